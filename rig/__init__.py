@@ -1,0 +1,1 @@
+"""The library: facts of a machine, a plan made from them, and the reasons. Prints nothing, exits nothing."""
