@@ -86,8 +86,8 @@ def _no_constant(word: str) -> Any:
 def parse_config(text: str, name: str) -> dict[str, Any]:
     """The config as DeepSpeed 0.12.6 reads it: HJSON, a key given twice in one object refused.
 
-    Source: runtime/config.py, runtime/config_utils.py. Raises ConfigError with file and line; what is nested deeper than
-    DEPTH_LIMIT is refused. Strict JSON never loads the HJSON package.
+    Source: runtime/config.py, runtime/config_utils.py. Raises ConfigError with file and line; what is nested deeper
+    than DEPTH_LIMIT is refused. Strict JSON never loads the HJSON package.
     """
     try:
         import json
@@ -133,10 +133,10 @@ def _parse_hjson(text: str, name: str, strict: ValueError) -> Any:
     except RecursionError:
         raise ConfigError(name, None, "nested too deeply") from None
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        # HJSON loses its place on an open bracket; where strict JSON stopped is then the better line.
-        line = getattr(error, "lineno", None) or getattr(strict, "lineno", None)
-        message = getattr(error, "msg", None) or str(error) or "not JSON and not HJSON"
-        raise ConfigError(name, line, f"neither JSON nor HJSON: {message}") from None
+        # HJSON reads on to the end of the file after an open bracket; where strict JSON stopped is then the better line.
+        better = strict if "eof" in str(error) else error
+        line = getattr(better, "lineno", None) or getattr(strict, "lineno", None)
+        raise ConfigError(name, line, f"neither JSON nor HJSON: {getattr(better, 'msg', None) or better}") from None
 
 
 def _duplicate(text: str, name: str, key: str) -> ConfigError:
@@ -182,8 +182,9 @@ def fill(config: Mapping[str, Any], planned: Mapping[str, Setting]) -> tuple[dic
     """A copy of config in which network keys that are "auto" or absent have the planned values, and what was changed.
 
     `planned` holds dotted names (`zero_optimization.reduce_bucket_size`). Only FILLABLE keys of the user's own stage
-    are touched; a value that the user wrote stays, whichever of the two spellings it has. overlap_comm is never switched
-    on below stage 3, whatever the plan says: buffers race there before DeepSpeed 0.14.3 (deepspeedai/DeepSpeed PR 5606).
+    are touched; a value that the user wrote stays, whichever of the two spellings it has. overlap_comm is never
+    switched on below stage 3, whatever the plan says: buffers race there before DeepSpeed 0.14.3
+    (deepspeedai/DeepSpeed PR 5606).
     """
     copy: dict[str, Any] = copy_of(config)
     stage, zero = stage_of(copy), copy.get(ZERO)
