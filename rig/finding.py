@@ -1,6 +1,6 @@
 """What a check or a plan rule has to say, and how it is said to a machine."""
 
-from typing import Any, NamedTuple
+from rig.lean import Any, NamedTuple
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "unknown")
 DOMAINS = ("image", "host", "platform", "user")

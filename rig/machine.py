@@ -3,7 +3,7 @@
 Units stand in the names. Bus ids are `DDDD:BB:DD.F` in lower case, the key that ties GPUs, HCAs, NICs and switches.
 """
 
-from typing import NamedTuple
+from rig.lean import NamedTuple
 
 
 class PciDevice(NamedTuple):

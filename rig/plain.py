@@ -1,6 +1,6 @@
 """Facts and plans as plain data: nested NamedTuples to dicts and lists that JSON can carry, and nothing else."""
 
-from typing import Any
+from rig.lean import Any
 
 
 def plain(value: Any) -> Any:

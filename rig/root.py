@@ -8,7 +8,8 @@ healthy machines.
 
 import errno
 import os
-from typing import NamedTuple, Protocol
+
+from rig.lean import NamedTuple, Protocol
 
 READ_LIMIT = 1 << 20  # no kernel text that we parse is larger; a device or a bomb would be
 

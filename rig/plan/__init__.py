@@ -1,8 +1,7 @@
 """Machine + Job + Platform -> Plan. Pure rules: they look at nothing, write nothing, and give a reason for each line."""
 
-from typing import Any, NamedTuple
-
 from rig.finding import Finding
+from rig.lean import Any, NamedTuple
 
 # The order of authority, first wins (docs/architecture.md).
 SOURCES = ("command line", "environment", "user file", "platform file", "detection", "default")
