@@ -3,9 +3,7 @@
 Nothing here judges (rig.judge) and nothing decides on numbers (rig.plan.deepspeed).
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
+from rig.lean import Any, Mapping, NamedTuple
 from rig.plan import Setting
 
 ZERO = "zero_optimization"
@@ -133,7 +131,7 @@ def _parse_hjson(text: str, name: str, strict: ValueError) -> Any:
     except RecursionError:
         raise ConfigError(name, None, "nested too deeply") from None
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        # HJSON reads on to the end of the file after an open bracket; where strict JSON stopped is then the better line.
+        # HJSON reads on to the end of the file after an open bracket; where strict JSON stopped is then better.
         better = strict if "eof" in str(error) else error
         line = getattr(better, "lineno", None) or getattr(strict, "lineno", None)
         raise ConfigError(name, line, f"neither JSON nor HJSON: {getattr(better, 'msg', None) or better}") from None

@@ -4,8 +4,7 @@ DeepSpeed reads configs with HJSON, where a bare word runs to the end of its lin
 "True", which is truthy, and so is `False`. After parsing the difference is gone, so it is looked for in the text.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from rig.lean import Iterator, NamedTuple
 
 PUNCTUATION = "{}[],:"
 

@@ -1,7 +1,6 @@
 """What a training script takes on its command line, read from its syntax tree. Nothing of the script is run."""
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from rig.lean import Any, Iterator, NamedTuple
 
 # add_argument is argparse, option and Option are click and typer, DEFINE_* is absl.
 OPTION_CALLS = ("add_argument", "option", "Option", "DEFINE_string", "DEFINE_integer")
