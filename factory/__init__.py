@@ -1,0 +1,1 @@
+"""The build host's side: finds an engine, makes a base image, locks, builds, reads back what it built."""

@@ -1,0 +1,228 @@
+"""The image graph, built with what runs side by side built side by side.
+
+    tools ---+--> wheels (fills the wheel cache) --+
+             +--> os --> rig --> base              +--> deepspeed
+"""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from factory.engine import Engine
+from factory.rootfs import Base, find_base
+from factory.say import Refused, say
+from rig.pins import Pins
+
+HOST_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX")
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+TAIL_LINES = 30
+
+
+class Target(NamedTuple):
+    """One `docker build`: `table` names the Dockerfile and its pins; `needs` are ARGs that name other targets' images."""
+
+    name: str
+    table: str
+    tag: str | None
+    needs: tuple[tuple[str, str], ...] = ()
+
+
+TOOLS = Target("tools", "base", "trainrig/build-tools:dev")
+OS = Target("os", "base", "trainrig/os:dev")
+RIG = Target("rig", "base", "trainrig/rig:dev")
+BASE = Target("base", "base", "trainrig/base:dev")
+ABOVE = (("OS_IMAGE", "trainrig/os:dev"), ("RIG_IMAGE", "trainrig/rig:dev"), ("TOOLS_IMAGE", "trainrig/build-tools:dev"))
+# The wheel cache needs nothing of `os`; the tools image stands in for the stages that this target does not reach.
+CACHE = (
+    ("OS_IMAGE", "trainrig/build-tools:dev"),
+    ("RIG_IMAGE", "trainrig/build-tools:dev"),
+    ("TOOLS_IMAGE", "trainrig/build-tools:dev"),
+)
+WHEELS = Target("wheels", "deepspeed", None, CACHE)
+DEEPSPEED = Target("deepspeed", "deepspeed", "trainrig/deepspeed:dev", ABOVE)
+
+
+def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, str]) -> None:
+    """Build every image from the checkout; nothing is tagged that did not pass its own read-back. Refused, with the end of
+    the builder's log, when a step fails. What was built before an interruption is not built again."""
+    started = time.monotonic()
+    say(f"engine {engine.version}, client {engine.client}, builder {engine.builder}")
+    require_space(engine, pins.budget["DISK_GB"])
+    base = find_base(engine, environ.get("BASE_IMAGE") or pins.of("BASE_IMAGE"), pins.of("OS_CODENAME"))
+    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout))
+    (checkout / "build").mkdir(exist_ok=True)
+    build(context, TOOLS)
+    beside = Beside(context, WHEELS)
+    for target in (OS, RIG, BASE):
+        build(context, target)
+    beside.join()
+    build(context, DEEPSPEED)
+    record = {"base": base._asdict(), "revision": context.commit.revision}
+    (checkout / "build" / "images.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    size = engine.call("image", "inspect", "--format", "{{.Size}}", str(DEEPSPEED.tag)).stdout.strip()
+    say(f"{DEEPSPEED.tag}: {int(size) / 1e9:.2f} GB, {time.monotonic() - started:.1f} s")
+
+
+class Commit(NamedTuple):
+    """What the images say they were made from. `created` is the commit's time, so that equal inputs give equal labels."""
+
+    revision: str
+    created: str
+
+    @classmethod
+    def of(cls, checkout: Path) -> "Commit":
+        def git(*args: str) -> str:
+            done = subprocess.run(["git", *args], cwd=checkout, capture_output=True, text=True, check=False)
+            return done.stdout.strip() if done.returncode == 0 else ""
+
+        dirty = "-dirty" if git("status", "--porcelain") else ""
+        revision = git("rev-parse", "HEAD")
+        return cls(revision + dirty if revision else "unknown", git("log", "-1", "--format=%cI") or "1970-01-01T00:00:00Z")
+
+
+class Context(NamedTuple):
+    """What all builds of one run share."""
+
+    engine: Engine
+    checkout: Path
+    pins: Pins
+    base: Base
+    environ: Mapping[str, str]
+    commit: Commit
+
+
+def build(context: Context, target: Target) -> None:
+    """One target. Its whole log goes to build/<target>.log, its steps to the terminal."""
+    with secrets(context) as options:
+        command = build_command(context, target, options)
+        log = context.checkout / "build" / f"{target.name}.log"
+        status = _run(command, context.engine.environment(), target.name, log)
+    if status:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
+        raise Refused(f"building {target.name} failed with {status}; the end of {log}:\n{tail}", 1)
+
+
+def build_command(context: Context, target: Target, secret_options: list[str]) -> list[str]:
+    """The docker command line of a target: its pins as build arguments, its labels, its secrets."""
+    arguments = {**context.pins.args[target.table], **dict(target.needs)}
+    if target.table == "base":
+        arguments["BASE_IMAGE"] = context.base.reference
+    labels = {
+        "org.opencontainers.image.revision": context.commit.revision,
+        "org.opencontainers.image.created": context.commit.created,
+        "org.opencontainers.image.base.name": context.base.name,
+        "org.opencontainers.image.base.digest": context.base.digest,
+        "io.trainrig.base-origin": context.base.origin,
+    }
+    options = ["--file", f"Dockerfile.{target.table}", "--target", target.name]
+    options += [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
+    options += [word for name in PROXIES if name in context.environ for word in ("--build-arg", name)]
+    if target.tag:
+        options += ["--tag", target.tag]
+        options += [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+    return context.engine.build_command(*options, *secret_options, ".")
+
+
+class secrets:
+    """The build's secrets as options: the CA bundle, and the mirrors in a file that is gone afterwards."""
+
+    def __init__(self, context: Context) -> None:
+        self.environ = context.environ
+        self.file = context.checkout / "build" / f".mirrors-{os.getpid()}-{threading.get_ident()}"
+
+    def __enter__(self) -> list[str]:
+        options = []
+        if bundle := ca_bundle(self.environ):
+            options += ["--secret", f"id=ca,src={bundle}"]
+        if lines := mirrors(self.environ):
+            descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+            options += ["--secret", f"id=mirrors,src={self.file}"]
+        return options
+
+    def __exit__(self, *_: object) -> None:
+        self.file.unlink(missing_ok=True)
+
+
+def ca_bundle(environ: Mapping[str, str]) -> str | None:
+    """The host's CA bundle: builds trust whom the host trusts. RIG_CA_BUNDLE=none builds without, a path names another."""
+    chosen = environ.get("RIG_CA_BUNDLE") or environ.get("SSL_CERT_FILE") or HOST_BUNDLE
+    if chosen == "none":
+        return None
+    if os.path.isfile(chosen):
+        return chosen
+    if "RIG_CA_BUNDLE" in environ:
+        raise Refused(f"RIG_CA_BUNDLE={chosen}: no such file; name a PEM bundle, or none", 78)
+    return None
+
+
+def mirrors(environ: Mapping[str, str]) -> list[str]:
+    """Lines NAME=value of the package mirrors set on the host; uv is told pip's where it has none of its own."""
+    lines = [f"{name}={environ[name]}" for name in MIRRORS if environ.get(name)]
+    if environ.get("PIP_INDEX_URL") and not (environ.get("UV_DEFAULT_INDEX") or environ.get("UV_INDEX_URL")):
+        lines.append(f"UV_DEFAULT_INDEX={environ['PIP_INDEX_URL']}")
+    return lines
+
+
+def require_space(engine: Engine, need_gb: float) -> None:
+    """Refused before anything starts when the engine's disk cannot hold a cold build and no image is there to reuse."""
+    if engine.call("image", "inspect", str(DEEPSPEED.tag)).returncode == 0:
+        need_gb /= 4  # layers are there already
+    root = engine.call("info", "--format", "{{.DockerRootDir}}").stdout.strip()
+    if not os.path.isdir(root):
+        return  # the engine is on another machine
+    told = os.statvfs(root)
+    free_gb = told.f_bavail * told.f_frsize / 1e9
+    if free_gb < need_gb:
+        raise Refused(
+            f"disk too full to build: it needs {need_gb:.0f} GB at {root}, {free_gb:.0f} GB are free; "
+            "free some (docker system prune, docker builder prune) or move the engine's data-root"
+        )
+
+
+class Beside:
+    """A build that runs while others do; join() raises what it raised."""
+
+    def __init__(self, context: Context, target: Target) -> None:
+        self.failure: Refused | None = None
+        self.thread = threading.Thread(target=self._build, args=(context, target), daemon=True)
+        self.thread.start()
+
+    def _build(self, context: Context, target: Target) -> None:
+        try:
+            build(context, target)
+        except Refused as failure:
+            self.failure = failure
+
+    def join(self) -> None:
+        self.thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+
+def _run(command: list[str], environment: dict[str, str], name: str, log: Path) -> int:
+    """Run a builder; show a line for each step that really runs."""
+    checkout = log.parent.parent
+    with (
+        log.open("w", encoding="utf-8") as file,
+        subprocess.Popen(
+            command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as child,
+    ):
+        assert child.stdout is not None
+        steps: dict[str, str] = {}
+        for line in child.stdout:
+            file.write(line)
+            number, _, rest = line.strip().partition(" ")
+            if rest.startswith("[") and "] " in rest and "internal" not in rest:
+                steps[number] = rest
+            elif rest.startswith("DONE") and number in steps and rest.split()[1] not in ("0.0s", "0.1s"):
+                say(f"{name}: {steps[number][:100]} ({rest.split()[1]})")
+    return child.returncode
