@@ -22,6 +22,8 @@ class PciDevice(NamedTuple):
     max_link_gts: float | None = None
     max_link_width: int | None = None
     acs_redirects: bool | None = None  # ACSCtl redirects peer traffic upstream; None: config space not readable
+    subsystem_vendor: str | None = None  # four hex digits; tells a Broadcom switch in base mode
+    subsystem_device: str | None = None
 
 
 class PciPath(NamedTuple):
@@ -36,7 +38,7 @@ class PciPath(NamedTuple):
 class Gpu(NamedTuple):
     """One NVIDIA GPU. Source: /proc/driver/nvidia/gpus, sysfs; NVML in a child for what files do not tell."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     bus_id: str | None = None
     model: str | None = None
     uuid: str | None = None
@@ -50,12 +52,15 @@ class Gpu(NamedTuple):
     ecc: bool | None = None
     persistence: bool | None = None
     c2c: bool | None = None  # coherent CPU link (GH200, GB200)
+    node: str | None = None  # /dev/nvidiaN; None: the minor number is unknown
+    p2p_peers: tuple[str, ...] | None = None  # bus ids of GPUs to which the driver grants peer access
+    nvswitch: bool | None = None  # its NVLinks end at an NVSwitch
 
 
 class Gid(NamedTuple):
     """One entry of a port's GID table. Source: /sys/class/infiniband/D/ports/N/{gids,gid_attrs/{types,ndevs}}/I."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     gid: str  # eight groups of four hex digits, as sysfs prints it
     type: str | None = None  # "IB/RoCE v1" or "RoCE v2"; None: the kernel refused (EINVAL in a foreign namespace)
     netdev: str | None = None
@@ -119,7 +124,7 @@ class NetDev(NamedTuple):
 class NumaNode(NamedTuple):
     """One NUMA node. Source: /sys/devices/system/node/nodeN."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     cpus: str | None = None  # "0-47,96-143"
     memory_bytes: int | None = None
 
@@ -144,6 +149,7 @@ class Kernel(NamedTuple):
     dmabuf_nic: bool | None = None  # the HCA's driver registers dma-buf memory
     dmabuf_gpu: bool | None = None
     iommu: str | None = None  # "off", "passthrough", "translated"
+    cmdline: str | None = None
 
 
 class Libraries(NamedTuple):
@@ -154,6 +160,7 @@ class Libraries(NamedTuple):
     libibverbs: bool | None = None
     ib_providers: tuple[str, ...] | None = None  # mlx5, efa, ...
     net_plugins: tuple[str, ...] = ()  # libnccl-net*.so found
+    cuda: tuple[int, int] | None = None  # CUDA runtime in the user's environment
 
 
 class Limits(NamedTuple):
@@ -182,6 +189,9 @@ class Surroundings(NamedTuple):
     uid: int | None = None
     capabilities: tuple[str, ...] | None = None  # effective ones: CAP_IPC_LOCK, ...
     infiniband_nodes: tuple[str, ...] = ()  # names in /dev/infiniband
+    product: str | None = None  # maker and product from DMI
+    nvidia_nodes: tuple[str, ...] | None = None  # names nvidia* in /dev; None: /dev could not be listed
+    gpus_on_bus: int | None = None  # NVIDIA GPUs on PCI, given to this container or not; None: PCI is not visible
 
 
 class Machine(NamedTuple):
@@ -197,4 +207,6 @@ class Machine(NamedTuple):
     libraries: Libraries = Libraries()
     limits: Limits = Limits()
     surroundings: Surroundings = Surroundings()
-    nvml: str | None = None  # "ok", "absent", "unresponsive": what became of the child that asked the driver
+    nvml: str | None = None  # "ok", "absent", "failed", "unresponsive": what became of the child that asked the driver
+    nvml_error: str | None = None  # the driver's own words where it refused
+    unresponsive_gpu: str | None = None  # bus id that was being asked when the driver stopped answering

@@ -1,9 +1,9 @@
 """The one door to the machine.
 
-Everything that detection learns, it learns through a Root: five questions with plain answers. `Live` asks the running
-kernel, `rig.captured.Captured` asks a text file written by `rig capture`. Paths are absolute and named as on the machine.
-An answer that cannot be had is None (or empty), never an exception: kernels refuse reads with EINVAL, EACCES and EIO on
-healthy machines.
+Everything that detection learns, it learns through a Root: a few questions with plain answers. `Live` asks the running
+kernel, `rig.captured.Captured` asks a text file written by `rig capture`. Paths are absolute and named as on the
+machine. An answer that cannot be had is None (or empty), never an exception: kernels refuse reads with EINVAL, EACCES
+and EIO on healthy machines.
 """
 
 import errno
@@ -12,6 +12,7 @@ import os
 from rig.lean import NamedTuple, Protocol
 
 READ_LIMIT = 1 << 20  # no kernel text that we parse is larger; a device or a bomb would be
+IPV4_FILE = "/proc/net/rig_ipv4"  # where a folder or a capture keeps the answer of `ipv4`; no kernel has such a file
 
 
 class Space(NamedTuple):
@@ -19,6 +20,21 @@ class Space(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+
+
+class Running(Protocol):
+    """A program that was started and will be asked for its output later."""
+
+    def collect(self) -> "Collected":
+        """Wait until it ends or its time is over; a second call gives the same answer."""
+
+
+class Collected(NamedTuple):
+    """`state` is "ok", "failed" (absent, or ended with an error), "hung" (did not end in time, was ended or left) or
+    "unasked" (this Root runs no programs); `output` is what it wrote until then."""
+
+    state: str
+    output: str = ""
 
 
 class Root(Protocol):
@@ -41,6 +57,25 @@ class Root(Protocol):
 
     def run(self, argv: tuple[str, ...], timeout_s: float) -> str | None:
         """Standard output of a program; None when it is absent, fails, or does not end in time (it is then left)."""
+
+    def start(self, argv: tuple[str, ...], timeout_s: float) -> Running:
+        """Start a program beside us. A first word of `rig.child.OWN` names one of our own (`rig-nvml`)."""
+
+    def peek(self, path: str, offset: int, size: int) -> bytes | None:
+        """Bytes of a binary file (PCI config space, config.gz), fewer at its end; None when missing or unreadable."""
+
+    def ipv4(self) -> str | None:
+        """IPv4 addresses in kernel order, a line each: `eth0 192.0.2.1/24`. No file of the kernel tells them exactly
+        (fib_trie names no interface), so the running machine is asked by rtnetlink(7), as getifaddrs(3) does."""
+
+
+class Answered(NamedTuple):
+    """A `Running` whose answer is known already."""
+
+    answer: Collected
+
+    def collect(self) -> Collected:
+        return self.answer
 
 
 class Live:
@@ -102,3 +137,29 @@ class Live:
         from rig.child import output  # imported here: most boots run no program
 
         return output(argv, timeout_s)
+
+    def start(self, argv: tuple[str, ...], timeout_s: float) -> Running:
+        if self.prefix:
+            return Answered(Collected("unasked"))
+        from rig.child import start
+
+        return start(argv, timeout_s)
+
+    def peek(self, path: str, offset: int, size: int) -> bytes | None:
+        try:
+            handle = os.open(self.prefix + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError):
+            return None
+        try:
+            return os.pread(handle, min(size, READ_LIMIT), offset)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+
+    def ipv4(self) -> str | None:
+        if self.prefix:
+            return self.read(IPV4_FILE)
+        from rig.netlink import ipv4_addresses
+
+        return ipv4_addresses()

@@ -1,0 +1,143 @@
+"""Programs that are run with a deadline, so that nothing hangs.
+
+A child gets its own session, writes into memory (an unlinked file, so a full pipe cannot stop it), and is polled. When
+its time is over it is sent TERM, then KILL, with all that it forked. A child that even KILL does not end (a driver call
+in state D) is left alone and named in `abandoned`; after that no program of ours that touches the driver is started.
+"""
+
+import os
+import sys
+import time
+
+from rig.lean import NamedTuple
+from rig.root import READ_LIMIT, Answered, Collected, Running
+
+# A fixed environment: what a child prints must not depend on the user's locale or library paths.
+SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+ENVIRONMENT = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
+
+# Programs of ours, by the name under which a capture keeps their output.
+OWN = {"rig-nvml": "detect/nvml_child.py"}
+
+SIGPIPE, SIGTERM, SIGKILL = 13, 15, 9  # signal(7); the module `signal` would cost a millisecond
+GRACE_S = 0.5  # between TERM and KILL, and between KILL and giving up
+
+abandoned: list[str] = []  # names of children that KILL did not end
+
+
+class Child(NamedTuple):
+    """A started program; `answers` remembers what `collect` found."""
+
+    name: str
+    pid: int
+    handle: int
+    deadline: float
+    answers: list[Collected]
+
+    def collect(self) -> Collected:
+        if not self.answers:
+            self.answers.append(_collect(self))
+        return self.answers[0]
+
+
+def _program(argv: tuple[str, ...]) -> tuple[str, ...] | None:
+    """argv with an absolute first word; None when there is no such program."""
+    if argv[0] in OWN:
+        here = os.path.dirname(os.path.abspath(__file__))
+        return (sys.executable or "/usr/bin/python3", "-I", "-S", os.path.join(here, OWN[argv[0]]), *argv[1:])
+    candidates = (argv[0],) if "/" in argv[0] else tuple(os.path.join(folder, argv[0]) for folder in SEARCH)
+    for path in candidates:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return (path, *argv[1:])
+    return None
+
+
+def start(argv: tuple[str, ...], timeout_s: float) -> Running:
+    """Start argv beside us; its time runs from now. Never raises: an absent program is a failed one."""
+    program = _program(argv)
+    if program is None:
+        return Answered(Collected("failed"))
+    if argv[0] in OWN and abandoned:
+        return Answered(Collected("hung"))
+    handle = -1
+    try:
+        handle = os.memfd_create("rig-child")
+        actions = (
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, handle, 1),
+            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
+        )
+        pid = os.posix_spawn(
+            program[0], program, ENVIRONMENT, file_actions=actions, setsid=True, setsigmask=(), setsigdef=(SIGPIPE,)
+        )
+    except (OSError, ValueError):
+        if handle >= 0:
+            os.close(handle)
+        return Answered(Collected("failed"))
+    return Child(argv[0], pid, handle, time.monotonic() + timeout_s, [])
+
+
+def output(argv: tuple[str, ...], timeout_s: float) -> str | None:
+    """Standard output of a program that ended with 0 in time; None otherwise. At most READ_LIMIT bytes."""
+    answer = start(argv, timeout_s).collect()
+    return answer.output if answer.state == "ok" else None
+
+
+def _ended(pid: int) -> bool:
+    """Whether the child has ended; it stays a zombie, so that its process group keeps its number."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True  # somebody else reaped it
+
+
+def _wait(child: Child, until: float) -> bool:
+    """Whether the child ended before `until` (monotonic seconds); a child that writes more than we read is not waited
+    for."""
+    pause = 0.0005
+    while not _ended(child.pid):
+        if time.monotonic() >= until or os.fstat(child.handle).st_size > READ_LIMIT:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.01)
+    return True
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # it is gone, or became somebody else
+
+
+def _end(child: Child) -> None:
+    for number in (SIGTERM, SIGKILL):
+        _signal_group(child.pid, number)
+        until = time.monotonic() + GRACE_S
+        while not _ended(child.pid):
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.005)
+        else:
+            return
+    abandoned.append(child.name)
+
+
+def _collect(child: Child) -> Collected:
+    in_time = _wait(child, child.deadline)
+    if not in_time:
+        _end(child)
+    status = None
+    if _ended(child.pid):
+        _signal_group(child.pid, SIGKILL)  # what it forked and left
+        try:
+            status = os.waitpid(child.pid, 0)[1]
+        except ChildProcessError:
+            status = None
+    try:
+        written = os.pread(child.handle, READ_LIMIT, 0).decode("utf-8", "replace")
+    finally:
+        os.close(child.handle)
+    if not in_time:
+        return Collected("hung", written)
+    return Collected("ok" if status == 0 else "failed", written)

@@ -1,0 +1,189 @@
+"""The PCI tree: where GPUs, HCAs, NICs and the bridges above them sit.
+
+Sources: Documentation/ABI/testing/sysfs-bus-pci, drivers/pci/pci-sysfs.c, drivers/pci/proc.c (/proc/bus/pci/devices),
+include/uapi/linux/pci_regs.h (ACS), drivers/iommu.
+"""
+
+from rig.lean import Iterable
+from rig.machine import PciDevice
+from rig.root import Root
+from rig.text import hexadecimal, is_bus_id, line, whole
+
+DEVICES = "/sys/bus/pci/devices/"
+NVIDIA, MELLANOX = "10de", "15b3"
+MAKERS = (NVIDIA, MELLANOX)  # whose devices are facts even where no driver is bound or no interface is visible
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+EXTENDED_CAPABILITY_ACS = 0x000D
+ACS_REDIRECTS = 0x04 | 0x08 | 0x10  # P2P Request Redirect, P2P Completion Redirect, Upstream Forwarding
+
+
+def parse_parents(path: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Host bridge and bridges above a device, nearest last, from its resolved sysfs path:
+    `/sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0` -> (`pci0000:17`, (`0000:17:01.0`,)).
+
+    What stands before the last host bridge (VMD, Hyper-V) is not part of the tree that peers can use.
+    """
+    root: str | None = None
+    above: list[str] = []
+    for part in (path or "").split("/"):
+        if part.startswith("pci") and ":" in part:
+            root, above = part, []
+        elif root is not None and is_bus_id(part):
+            above.append(part)
+    return root, tuple(above[:-1])
+
+
+def parse_speed(text: str | None) -> float | None:
+    """GT/s per lane of `16.0 GT/s PCIe` (older kernels: `8 GT/s`); None for `Unknown` and anything else."""
+    words = (line(text, 40) or "").split()
+    if len(words) < 2 or words[1] != "GT/s" or words[0].strip("0123456789.") or words[0].count(".") > 1:
+        return None
+    try:
+        speed = float(words[0])
+    except ValueError:
+        return None
+    return speed if 2.0 <= speed <= 256.0 else None
+
+
+def parse_width(text: str | None) -> int | None:
+    """Lanes; 0 (no link) and 255 (unknown) are None."""
+    lanes = whole(text, 1, 32)
+    return lanes if lanes in WIDTHS else None
+
+
+def parse_numa(text: str | None) -> int | None:
+    """NUMA node; -1 (unknown, usual in a VM) is None. The kernel has at most 1024 (CONFIG_NODES_SHIFT <= 10)."""
+    return whole(text, 0, 1023)
+
+
+def parse_bus_table(text: str | None) -> tuple[tuple[str, str], ...] | None:
+    """(`BB:DD.F`, vendor) of each device in /proc/bus/pci/devices, which has no domains; None when it is another text.
+
+    A line begins `1b00\\t10de2330\\t...`: bus and device-function, vendor and device. One read instead of hundreds.
+    """
+    found = []
+    for entry in (text or "").splitlines():
+        where, _, rest = entry.partition("\t")
+        bus, what = hexadecimal(where, 4), hexadecimal(rest.partition("\t")[0], 8)
+        if bus is None or what is None:
+            return None
+        slot = int(bus[2:], 16)
+        found.append((f"{bus[:2]}:{slot >> 3:02x}.{slot & 7}", what[:4]))
+    return tuple(found) or None
+
+
+def candidates(root: Root, names: list[str]) -> list[str]:
+    """Bus ids of devices of MAKERS."""
+    table = parse_bus_table(root.read("/proc/bus/pci/devices"))
+    if table is not None:
+        tails = {tail for tail, vendor in table if vendor in MAKERS}
+        names = [name for name in names if name[-7:] in tails]
+    return [name for name in names if hexadecimal(root.read(f"{DEVICES}{name}/vendor"), 4) in MAKERS]
+
+
+def wanted(root: Root, name: str) -> bool:
+    """Display and 3D controllers (03), bridges that are NVSwitches (0680), network controllers (02)."""
+    code = hexadecimal(root.read(f"{DEVICES}{name}/class"), 6)
+    return code is not None and (code[:2] in ("02", "03") or code[:4] == "0680")
+
+
+def read_device(root: Root, name: str, root_name: str | None, parent: str | None) -> PciDevice:
+    """One function's facts."""
+    read, folder = root.read, f"{DEVICES}{name}/"
+    vendor = hexadecimal(read(folder + "vendor"), 4)
+    broadcom = vendor == "1000"  # only its switches need the subsystem
+    return PciDevice(
+        name,
+        parent,
+        root_name,
+        hexadecimal(read(folder + "class"), 6),
+        vendor,
+        hexadecimal(read(folder + "device"), 4),
+        parse_numa(read(folder + "numa_node")),
+        parse_speed(read(folder + "current_link_speed")),
+        parse_width(read(folder + "current_link_width")),
+        parse_speed(read(folder + "max_link_speed")),
+        parse_width(read(folder + "max_link_width")),
+        None,
+        hexadecimal(read(folder + "subsystem_vendor"), 4) if broadcom else None,
+        hexadecimal(read(folder + "subsystem_device"), 4) if broadcom else None,
+    )
+
+
+def read_tree(root: Root, also: Iterable[str], names: list[str] | None = None) -> tuple[PciDevice, ...]:
+    """GPUs, NVSwitches, network controllers of MAKERS, the devices named in `also`, and every bridge above them."""
+    present = root.ls(DEVICES[:-1]) if names is None else names
+    known = set(present)
+    chosen = [name for name in candidates(root, present) if wanted(root, name)]
+    chosen += [name for name in also if name in known]
+    found: dict[str, PciDevice] = {}
+    for name in chosen:
+        if name in found:
+            continue
+        host, above = parse_parents(root.link(DEVICES + name))
+        parent = None
+        for bridge in (*above, name):
+            if bridge not in found:
+                found[bridge] = read_device(root, bridge, host, parent)
+            parent = bridge
+    return tuple(found[name] for name in sorted(found))
+
+
+def parse_acs(config: dict[int, bytes]) -> bool | None:
+    """Whether ACSCtl redirects peer traffic, from the extended capabilities at their offsets; None without ACS."""
+    for at, data in sorted(config.items()):
+        if len(data) >= 8 and int.from_bytes(data[0:2], "little") == EXTENDED_CAPABILITY_ACS:
+            return bool(int.from_bytes(data[6:8], "little") & ACS_REDIRECTS) and at >= 0x100
+    return None
+
+
+def read_extended(root: Root, name: str) -> dict[int, bytes]:
+    """Offset -> first eight bytes of each extended capability. Without CAP_SYS_ADMIN the file ends after 64 bytes.
+
+    Few bytes are read, each costs a transaction on the bus. Source: pci_regs.h, PCI_EXT_CAP_NEXT.
+    """
+    found: dict[int, bytes] = {}
+    at = 0x100
+    while at >= 0x100 and at not in found and len(found) < 64:
+        data = root.peek(f"{DEVICES}{name}/config", at, 8)
+        if data is None or len(data) < 8 or data[:4] in (b"\0\0\0\0", b"\xff\xff\xff\xff"):
+            break
+        found[at] = data
+        at = int.from_bytes(data[2:4], "little") >> 4 & 0xFFC
+    return found
+
+
+def with_acs(root: Root, tree: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:
+    """The tree with `acs_redirects` on bridges. Ask only as root with CAP_SYS_ADMIN: nobody else may read so far."""
+    return tuple(
+        item._replace(acs_redirects=parse_acs(read_extended(root, item.bus_id)))
+        if item.class_code == "060400"
+        else item
+        for item in tree
+    )
+
+
+def parse_iommu(units: list[str], group_type: str | None, cmdline: str | None) -> str | None:
+    """ "off", "passthrough" or "translated", from the names in /sys/class/iommu, the type of a device's group
+    (Documentation/ABI/testing/sysfs-kernel-iommu_groups) and, on kernels without that file, the command line."""
+    kind = line(group_type)
+    if kind == "identity":
+        return "passthrough"
+    if kind is not None and (kind == "DMA" or kind.startswith("DMA-")):
+        return "translated"
+    words = (cmdline or "").split()
+    if not units:
+        return "off"
+    if "iommu=pt" in words or "iommu.passthrough=1" in words:
+        return "passthrough"
+    if "iommu=off" in words or "intel_iommu=off" in words or "amd_iommu=off" in words:
+        return "off"
+    return None
+
+
+def read_iommu(root: Root, bus_id: str | None, cmdline: str | None) -> str | None:
+    """How the IOMMU treats a device (a GPU or an HCA); None where sysfs is not visible or does not say."""
+    if "iommu" not in root.ls("/sys/class"):
+        return "off" if root.ls("/sys/class") else None
+    group = root.read(f"{DEVICES}{bus_id}/iommu_group/type") if bus_id else None
+    return parse_iommu(root.ls("/sys/class/iommu"), group, cmdline)

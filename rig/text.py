@@ -1,0 +1,68 @@
+"""Reading kernel text with distrust: every function answers None for what is not exactly what it should be."""
+
+
+def line(text: str | None, longest: int = 256) -> str | None:
+    """The first line without blanks around it; None when empty, unprintable (garbage) or longer than `longest`."""
+    if not text:
+        return None
+    first = text.split("\n", 1)[0].strip(" \t\r\0")
+    if not first or len(first) > longest or not first.isprintable() or "\ufffd" in first:
+        return None
+    return first
+
+
+def whole(text: str | None, low: int = 0, high: int = 1 << 62) -> int | None:
+    """A decimal number with low <= number <= high; None otherwise. Kernels print -1 for many an unknown."""
+    first = line(text, 24)
+    if first is None or not first.isascii() or not first.removeprefix("-").isdigit():
+        return None
+    number = int(first)
+    return number if low <= number <= high else None
+
+
+def hexadecimal(text: str | None, digits: int) -> str | None:
+    """`0x10de` or `10DE` as exactly `digits` lower-case hex digits (zeros added in front); None otherwise."""
+    first = line(text, 24)
+    if first is None:
+        return None
+    plain = first.lower().removeprefix("0x")
+    if not plain or len(plain) > digits or plain.strip("0123456789abcdef"):
+        return None
+    return plain.rjust(digits, "0")
+
+
+def is_bus_id(text: str) -> bool:
+    """Whether text has the form DDDD:BB:DD.F in lower case (Intel VMD and Hyper-V have longer domains)."""
+    if len(text) < 12 or text[-8] != ":" or text[-5] != ":" or text[-2] != ".":
+        return False
+    return not (text[:-8] + text[-7:-5] + text[-4:-2] + text[-1]).strip("0123456789abcdef")
+
+
+def bus_id(text: str | None) -> str | None:
+    """A PCI address as sysfs writes it; NVML writes `00000000:1B:00.0` for `0000:1b:00.0`. None when it is none."""
+    first = line(text, 24)
+    if first is None:
+        return None
+    low = first.lower()
+    if len(low) == 7:
+        low = "0000:" + low
+    if not is_bus_id(low):
+        return None
+    domain, tail = low[:-8].lstrip("0"), low[-8:]
+    return domain.rjust(4, "0") + tail
+
+
+def count_of_list(text: str | None) -> int | None:
+    """How many numbers a kernel list such as `0-47,96-143` names; None when it is none. Source: Documentation/core-api/
+    kernel-api, bitmap lists."""
+    first = line(text, 4096)
+    if first is None:
+        return None
+    total = 0
+    for part in first.split(","):
+        low, _, high = part.partition("-")
+        first_number, last_number = whole(low, 0, 1 << 20), whole(high or low, 0, 1 << 20)
+        if first_number is None or last_number is None or last_number < first_number:
+            return None
+        total += last_number - first_number + 1
+    return total
