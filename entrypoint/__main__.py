@@ -1,0 +1,53 @@
+"""The command `rig`: a verb, and its words. Each verb is a module that is imported when it is asked for."""
+
+import sys
+
+VERBS = {
+    "boot": "look, plan, write, and start a program (what the image does first)",
+    "facts": "what this machine is",
+    "plan": "what rig would choose here; --explain gives the reasons",
+    "check": "whether this machine and image can train",
+    "capture": "one text file of everything that detection reads, without names and serial numbers",
+    "platform": "look at a platform file (/etc/rdma/network_topology.json)",
+    "bench": "measure links and collectives",
+    "cost": "what a job costs on which network",
+    "report": "one page of facts, plan and checks",
+}
+USAGE = 64
+
+
+def main(argv: list[str]) -> int:
+    """Run a verb; returns its exit code. 64 where there is no such verb."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        _print_verbs(sys.stdout if argv else sys.stderr)
+        return 0 if argv else USAGE
+    verb, words = argv[0], argv[1:]
+    if verb not in VERBS:
+        return _no_verb(verb)
+    try:
+        module = __import__(f"entrypoint.{verb}", fromlist=["run"])
+    except ModuleNotFoundError as error:
+        if error.name != f"entrypoint.{verb}":
+            raise
+        return _no_verb(verb)
+    try:
+        return int(module.run(words))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _no_verb(verb: str) -> int:
+    from difflib import get_close_matches
+
+    near = get_close_matches(verb, VERBS, 1)
+    print(f"rig: no verb {verb!r}{f'; did you mean {near[0]}?' if near else ''}", file=sys.stderr)
+    _print_verbs(sys.stderr)
+    return USAGE
+
+
+def _print_verbs(stream: object) -> None:
+    print("usage: rig VERB ...\n", *(f"  {verb:9} {words}" for verb, words in VERBS.items()), sep="\n", file=stream)  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

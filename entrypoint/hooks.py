@@ -1,0 +1,105 @@
+"""/etc/rig/boot.d: what an image or a platform wants to happen at boot, before rig looks at the machine.
+
+In the order of their names: `NN-name.txt` is shown, `NN-name.sh` is sourced by a shell and what it exports is kept, any
+other executable is run. A last suffix `.required` makes a failure the end of the boot.
+"""
+
+import os
+
+from rig.lean import NamedTuple
+
+FOLDER = "/etc/rig/boot.d"
+REQUIRED = ".required"
+# Set by the shell that sources a hook, and of no use to anybody after it.
+SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
+
+
+class Hooked(NamedTuple):
+    """The environment after all hooks, the texts to show, a line for each hook that failed, and whether one of
+    these was required."""
+
+    environ: dict[str, str]
+    texts: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    fatal: bool = False
+
+
+def run_hooks(environ: dict[str, str], scratch: str | None, folder: str = FOLDER) -> Hooked:
+    """Run the hooks of `folder`. `scratch` is a folder that can be written, for what a sourced hook exports."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return Hooked(environ)
+    texts: list[str] = []
+    failed = []
+    for name in names:
+        if name.startswith(".") or name.endswith("~"):
+            continue
+        why, environ = _run_hook(f"{folder}/{name}", environ, scratch, texts)
+        if why is None:
+            continue
+        failed.append(f"hook {folder}/{name} {why}")
+        if name.endswith(REQUIRED):
+            return Hooked(environ, tuple(texts), tuple(failed), True)
+    return Hooked(environ, tuple(texts), tuple(failed))
+
+
+def _run_hook(
+    path: str, environ: dict[str, str], scratch: str | None, texts: list[str]
+) -> tuple[str | None, dict[str, str]]:
+    """Why the hook failed (None: it did not), and the environment after it."""
+    kind = path.removesuffix(REQUIRED)
+    if kind.endswith(".txt"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                texts += file.read().splitlines()
+        except OSError as error:
+            return f"cannot be read: {error.strerror}", environ
+        return None, environ
+    if kind.endswith(".sh"):
+        return _source(path, environ, scratch)
+    if os.path.isfile(path) and os.access(path, os.X_OK):
+        return _ended(_spawn((path,), environ)), environ
+    return "is neither .sh, .txt nor executable", environ
+
+
+def _source(path: str, environ: dict[str, str], scratch: str | None) -> tuple[str | None, dict[str, str]]:
+    if scratch is None:
+        return "was not sourced: there is no folder to write to", environ
+    exported = f"{scratch}/hook.{os.getpid()}"
+    # A trap, so that a hook that calls `exit` is heard too. A file and not a pipe, because something that the hook left
+    # in the background would keep a pipe open. Paths come as variables: a hook may change the shell's own words.
+    script = 'trap \'code=$?; env -0 >"$_rig_out"; exit $code\' EXIT; . "$_rig_hook"'
+    told = {**environ, "_rig_out": exported, "_rig_hook": path}
+    shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+    why = _ended(_spawn((shell, "-c", script, path), told))
+    try:
+        with open(exported, "rb") as file:
+            pairs = [part.partition(b"=") for part in file.read().split(b"\0") if part]
+        os.unlink(exported)
+    except OSError:
+        return why or "left no environment behind", environ
+    if why is not None:
+        return why, environ
+    after = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+    kept = {name: environ[name] for name in SHELL_OWN if name in environ}
+    ours = (*SHELL_OWN, "_rig_out", "_rig_hook")
+    return None, {**{name: value for name, value in after.items() if name not in ours}, **kept}
+
+
+def _spawn(argv: tuple[str, ...], environ: dict[str, str]) -> int | str:
+    """Run a program to its end, nothing on its standard input, its standard output on our standard error."""
+    actions = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
+    try:
+        pid = os.posix_spawn(argv[0], argv, environ, file_actions=actions, setsigdef=(13, 25))  # SIGPIPE, SIGXFSZ
+    except OSError as error:
+        return error.strerror or str(error)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _ended(status: int | str) -> str | None:
+    if isinstance(status, str):
+        return f"could not be started: {status}"
+    if status == 0:
+        return None
+    return f"ended with exit code {status}" if status > 0 else f"was ended by signal {-status}"

@@ -1,0 +1,137 @@
+"""A plan as the bytes of each file. Knows formats, not reasons."""
+
+from _json import encode_basestring_ascii as _quoted  # the json package costs half a bare interpreter start
+
+from rig.finding import Finding
+from rig.lean import Any, Iterable, Mapping
+from rig.plan import Plan, Setting
+
+NCCL_MARK = "# written by rig at boot; a file without this line is yours and stays as it is"
+# The start of names that a later shell (ssh, docker exec) needs as the user gave them to the container, and words
+# that keep a name out: what grants access is not written to a file.
+CARRIED = (
+    "NCCL",
+    "TORCH",
+    "CUDA_",
+    "NVIDIA_",
+    "DS_",
+    "OMP_",
+    "GLOO_",
+    "HF_",
+    "UCX",
+    "RIG_",
+    "PYTHON",
+    "LD_LIBRARY_PATH",
+)
+SECRET = ("TOKEN", "SECRET", "KEY", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
+
+
+def to_json(value: Any, depth: int = 1) -> str:
+    """Plain data and records as JSON text without a final newline.
+
+    Records become objects. The outermost `depth` levels get a line for each member, so that the file can be read and
+    compared by line. A float that JSON cannot hold becomes null. Raises TypeError on anything else.
+    """
+    return _json(value, depth, "\n")
+
+
+def _json(value: Any, depth: int, newline: str) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value) if value - value == 0 else "null"
+    if isinstance(value, Mapping):
+        return _members(
+            "{}",
+            [f"{_quoted(str(k))}: {_json(v, depth - 1, newline + '  ')}" for k, v in value.items()],
+            depth,
+            newline,
+        )
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        pairs = zip(value._fields, value, strict=True)
+        return _members("{}", [f'"{k}": {_json(v, depth - 1, newline + "  ")}' for k, v in pairs], depth, newline)
+    if isinstance(value, (tuple, list)):
+        return _members("[]", [_json(item, depth - 1, newline + "  ") for item in value], depth, newline)
+    raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def _members(brackets: str, members: list[str], depth: int, newline: str) -> str:
+    if depth <= 0 or not members:
+        return brackets[0] + ", ".join(members) + brackets[1]
+    inner = newline + "  "
+    return brackets[0] + inner + ("," + inner).join(members) + newline + brackets[1]
+
+
+def ds_config(settings: Iterable[Setting]) -> str:
+    """The generated DeepSpeed config: dotted names become nested objects; strict JSON, a key a line."""
+    nested: dict[str, Any] = {}
+    for setting in settings:
+        section = nested
+        *parents, last = setting.name.split(".")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[last] = setting.value
+    return to_json(nested, depth=4) + "\n"
+
+
+def nccl_conf(settings: Iterable[Setting]) -> str:
+    """This node's nccl.conf: `NAME=value` a line; empty text when there is nothing to say.
+
+    NCCL 2.18 to 2.21 take each line with a `=` as a variable, without trimming and without comments
+    (src/misc/param.cc, setEnvFile): so nothing follows a value, and the reasons stay in plan.json.
+    """
+    lines = [f"{one.name}={_flat(str(one.value))}" for one in settings]
+    return "\n".join([NCCL_MARK, *lines]) + "\n" if lines else ""
+
+
+def hostfile(hosts: Iterable[tuple[str, int]]) -> str:
+    """DeepSpeed's and MPI's hostfile: `name slots=N`."""
+    return "".join(f"{name} slots={slots}\n" for name, slots in hosts)
+
+
+def env(settings: Iterable[Setting], environ: Mapping[str, str]) -> str:
+    """A shell file that gives a login shell the environment of the plan and the user's own training variables.
+
+    What the shell already has is left alone, as the order of authority wants it. Variables of `docker run -e` are not
+    visible in ssh sessions, which is why they are here; those that may be secrets are not written.
+    """
+    told = {name: value for name, value in sorted(environ.items()) if _carried(name, value)}
+    told.update((setting.name, str(setting.value)) for setting in settings)
+    return "".join(f'[ "${{{name}+x}}" ] || export {name}={shell_word(value)}\n' for name, value in told.items())
+
+
+def _carried(name: str, value: str) -> bool:
+    fits = name.startswith(CARRIED) or name.lower() in ("http_proxy", "https_proxy", "no_proxy")
+    proper = name.replace("_", "a").isalnum() and name.isascii()
+    secret = any(word in name for word in SECRET) or ("://" in value and "@" in value)  # user:password@host
+    return fits and proper and not secret
+
+
+def shell_word(text: str) -> str:
+    """`text` as one word of a POSIX shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def facts_json(machine: Any) -> str:
+    """facts.json: the machine, a fact family a line."""
+    return to_json(machine, depth=2) + "\n"
+
+
+def plan_json(plan: Plan) -> str:
+    """plan.json: every line of the plan with its source and reason."""
+    return to_json(plan, depth=2) + "\n"
+
+
+def checks_json(findings: Iterable[Finding], level: str) -> str:
+    """checks.json: what the boot found, a finding a line."""
+    return to_json({"level": level, "findings": list(findings)}, depth=2) + "\n"

@@ -1,0 +1,74 @@
+"""The RIG_* variables are read from one table; what cannot be is said in one line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.settings import VARIABLES, Settings, SettingsError, read_settings, unknown_names
+
+
+def test_nothing_told_gives_the_defaults_of_the_table() -> None:
+    told = {variable.name: variable.default for variable in VARIABLES}
+    assert read_settings({}) == Settings() == read_settings(told)
+
+
+def test_every_field_has_its_variable() -> None:
+    assert sorted(v.field for v in VARIABLES if v.field is not None) == sorted(Settings._fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("RIG_QUIET", "1", "quiet", True),
+        ("RIG_CHECKS", "enforce", "checks", "enforce"),
+        ("RIG_FILL", "0", "fill", False),
+        ("RIG_CPU_RANKS", "4", "cpu_ranks", 4),
+        ("RIG_GRACE", "2.5", "grace_s", 2.5),
+        ("RIG_GRACE", "0", "grace_s", 0.0),
+        ("RIG_ROOT", "/data/tree.txt", "root", "/data/tree.txt"),
+        ("RIG_EXPECT", "gpus=8,gdr=1", "expect", (("gpus", "8"), ("gdr", "1"))),
+        ("RIG_CHECKS", "", "checks", "report"),
+    ],
+)
+def test_a_value_is_read(name: str, text: str, field: str, value: object) -> None:
+    assert getattr(read_settings({name: text}), field) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("RIG_QUIET", "yes"),
+        ("RIG_CHECKS", "maybe"),
+        ("RIG_CHECKS", "Report"),
+        ("RIG_FILL", "2"),
+        ("RIG_CPU_RANKS", "two"),
+        ("RIG_CPU_RANKS", "0"),
+        ("RIG_CPU_RANKS", "-1"),
+        ("RIG_CPU_RANKS", "²"),
+        ("RIG_GRACE", "nan"),
+        ("RIG_GRACE", "inf"),
+        ("RIG_GRACE", "-1"),
+        ("RIG_ROOT", "tree.txt"),
+        ("RIG_EXPECT", "gpus"),
+        ("RIG_EXPECT", "gpus=8,"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(name: str, text: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_settings({name: text})
+    allowed = next(v.allowed for v in VARIABLES if v.name == name)
+    assert str(error.value) == f"{name}={text}: must be {allowed}"
+
+
+@given(st.sampled_from([v.name for v in VARIABLES]), st.text(max_size=20))
+def test_any_text_is_read_or_refused_by_name(name: str, text: str) -> None:
+    try:
+        read_settings({name: text})
+    except SettingsError as error:
+        assert name in str(error)
+
+
+def test_a_strange_name_is_given_with_the_closest_one() -> None:
+    assert unknown_names({"RIG_CPU_RANK": "2", "RIG_FILL": "1", "PATH": "/bin"}) == [("RIG_CPU_RANK", "RIG_CPU_RANKS")]
+    assert unknown_names({"RIG_ZZZZ_QQQQ": "1"}) == [("RIG_ZZZZ_QQQQ", None)]
+    assert unknown_names({"HOME": "/"}) == []
