@@ -209,4 +209,4 @@ class Machine(NamedTuple):
     surroundings: Surroundings = Surroundings()
     nvml: str | None = None  # "ok", "absent", "failed", "unresponsive": what became of the child that asked the driver
     nvml_error: str | None = None  # the driver's own words where it refused
-    unresponsive_gpu: str | None = None  # bus id that was being asked when the driver stopped answering
+    unresponsive_gpu: str | None = None  # bus id (or "GPU 3") that was being asked when the driver stopped answering

@@ -1,7 +1,7 @@
 """How far devices are apart, in NCCL's own classes.
 
-Follows NVIDIA/nccl src/graph/{xml,topo,paths}.cc: a device's next node is two path components up (a switch is seen as its
-upstream bridge), root ports are skipped, CPUs are NUMA nodes, Broadcom switches with virtual levels are flattened.
+Follows NVIDIA/nccl src/graph/{xml,topo,paths}.cc: a device's next node is two path components up (a switch is seen as
+its upstream bridge), root ports are skipped, CPUs are NUMA nodes, Broadcom switches with virtual levels are flattened.
 NVLink is not part of this: only PCI paths.
 """
 
@@ -19,9 +19,9 @@ def tree(pci: Iterable[PciDevice]) -> dict[str, PciDevice]:
 
 
 def path_class(pci: Mapping[str, PciDevice] | Iterable[PciDevice], a: str, b: str) -> str | None:
-    """LOC, PIX (at most one switch), PXB (several switches), PHB (through the CPU of one NUMA node) or SYS (between NUMA
-    nodes); None where a device is not in the tree, or only one of the two NUMA nodes is known.
+    """LOC, PIX (one switch), PXB (several switches), PHB (through the CPU of one NUMA node), SYS (between NUMA nodes).
 
+    None where a device is not in the tree, or only one of the two NUMA nodes is known.
     Where no NUMA node is known (-1, a VM), NCCL sees one CPU: then the class is PHB.
     """
     known = pci if isinstance(pci, Mapping) else tree(pci)
@@ -62,9 +62,10 @@ def switches(known: Mapping[str, PciDevice], bus_id: str) -> list[str]:
 
 
 def cpu_of(known: Mapping[str, PciDevice], bus_id: str) -> int | None:
-    """The NUMA node to which NCCL ties a device: that of the topmost switch above it, or its own."""
+    """The NUMA node to which NCCL ties a device: that of the topmost switch above it; its own where that is silent."""
     above = bridges(known, bus_id)[1::2]
-    return known[above[-1] if above else bus_id].numa
+    top = known[above[-1]].numa if above else None
+    return known[bus_id].numa if top is None else top
 
 
 def broadcom_generation(device: PciDevice, level: int) -> int:

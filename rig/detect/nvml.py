@@ -29,13 +29,14 @@ def start(root: Root) -> Running:
 
 
 def parse(collected: Collected) -> Answer:
-    """Lines `INDEX KEY VALUE`, `driver VERSION`, `error TEXT`, `absent` and, last, `end`. An answer without `end` broke
-    off: what was said before counts, and the last GPU named is the one that did not answer."""
+    """Lines `INDEX KEY VALUE`, `driver VERSION`, `asking INDEX`, `error TEXT`, `absent` and, last, `end`.
+
+    An answer without `end` broke off: what was said before counts, and the GPU that was being asked did not answer.
+    """
     state = STATES.get(collected.state)
     error = driver = None
     gpus: dict[int, dict[str, tuple[str, ...]]] = {}
-    last = None
-    complete = False
+    asking: str | None = None
     for entry in collected.output.splitlines():
         first, _, rest = entry.partition(" ")
         index = whole(first, 0, GPUS_AT_MOST - 1)
@@ -43,18 +44,25 @@ def parse(collected: Collected) -> Answer:
         if index is not None and key:
             facts = gpus.setdefault(index, {})
             facts[key] = (*facts.get(key, ()), value)
-            last = bus_id(facts.get("bus_id", ("",))[0])
         elif first == "driver":
             driver = line(rest, 40)
         elif first == "error":
             state, error = "failed", line(rest)
         elif first == "absent":
             state = "absent"
+        elif first == "asking":
+            asking = line(rest, 8)
         elif first == "end":
-            complete = True
+            asking = "end"
     if state is None and collected.state == "ok":
-        state = "ok" if complete else "failed"
-    return Answer(state, error, driver, gpus, None if complete or state == "absent" else last)
+        state = "ok" if asking == "end" else "failed"
+    return Answer(state, error, driver, gpus, None if asking in (None, "end") else _name(gpus, asking))
+
+
+def _name(gpus: dict[int, dict[str, tuple[str, ...]]], index: str | None) -> str:
+    """The bus id of GPU `index`, or its index where it died before it told."""
+    facts = gpus.get(whole(index, 0, GPUS_AT_MOST) or 0, {}) if index is not None else {}
+    return bus_id(facts.get("bus_id", ("",))[0]) or f"GPU {index}"
 
 
 def _one(facts: dict[str, tuple[str, ...]], key: str) -> str | None:

@@ -1,0 +1,188 @@
+"""Asks the NVIDIA driver, as a program of its own with a deadline, for the driver may never answer.
+
+Prints a line a fact as soon as it is known, so that an answer that breaks off names the GPU that did not answer:
+`driver VERSION`, `asking INDEX` before a GPU is asked, `INDEX KEY VALUE`, `error TEXT`, `absent` where there is no NVML
+library, and `end` last. Keys: bus_id, name, uuid, memory (bytes), capability, mig, ecc, persistence, c2c, nvlinks,
+nvlink (once for each active link: the far bus id or `switch`), p2p BUS READ WRITE (once for each other GPU).
+
+Source: NVIDIA Management Library API reference (nvml.h); the structures and numbers below are from there.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+LIBRARIES = (
+    "libnvidia-ml.so.1",
+    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+)
+ALIVE_S = 120  # nobody waits for this program any longer
+GPUS_AT_MOST = 64
+NVLINKS_AT_MOST = 18  # NVML_NVLINK_MAX_LINKS
+REMOTE_IS_SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
+P2P_READ, P2P_WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*
+
+
+class PciInfo(ctypes.Structure):
+    """nvmlPciInfo_t."""
+
+    _fields_ = (
+        ("busIdLegacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pciDeviceId", ctypes.c_uint),
+        ("pciSubSystemId", ctypes.c_uint),
+        ("busId", ctypes.c_char * 32),
+    )
+
+
+class Memory(ctypes.Structure):
+    """nvmlMemory_t, in bytes."""
+
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class Nvml:
+    """The library with its calls turned into values: None where a call is missing or refused."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def call(self, name: str, *values: Any) -> int | None:
+        """NVML's return code; None when this driver has no such function."""
+        function: Callable[..., int] | None = getattr(self.library, name, None)
+        return None if function is None else int(function(*values))
+
+    def number(self, name: str, *values: Any, kind: type = ctypes.c_uint) -> int | None:
+        found = kind()
+        return int(found.value) if self.call(name, *values, ctypes.byref(found)) == 0 else None
+
+    def pair(self, name: str, device: Any) -> tuple[int, int] | None:
+        first, second = ctypes.c_int(), ctypes.c_int()
+        if self.call(name, device, ctypes.byref(first), ctypes.byref(second)) != 0:
+            return None
+        return first.value, second.value
+
+    def text(self, name: str, *values: Any) -> str | None:
+        found = ctypes.create_string_buffer(96)
+        if self.call(name, *values, found, ctypes.c_uint(96)) != 0:
+            return None
+        return found.value.decode("utf-8", "replace")
+
+    def bus(self, name: str, *values: Any) -> str | None:
+        found = PciInfo()
+        if self.call(name, *values, ctypes.byref(found)) != 0:
+            return None
+        return str(found.busId.decode("ascii", "replace")).lower()
+
+    def handle(self, index: int) -> Any:
+        found = ctypes.c_void_p()
+        refused = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(found))
+        return None if refused != 0 else found
+
+    def reason(self, code: int | None) -> str:
+        """The driver's words for a return code."""
+        function = getattr(self.library, "nvmlErrorString", None)
+        if function is None or code is None:
+            return f"NVML error {code}"
+        function.restype = ctypes.c_char_p
+        words = function(code) or b""
+        return f"{words.decode('utf-8', 'replace')} (NVML error {code})"
+
+
+def one(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
+    """What one GPU tells about itself."""
+    yield "bus_id", nvml.bus("nvmlDeviceGetPciInfo_v3", device)
+    yield "name", nvml.text("nvmlDeviceGetName", device)
+    yield "uuid", nvml.text("nvmlDeviceGetUUID", device)
+    memory = Memory()
+    told = nvml.call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory)) == 0
+    yield "memory", memory.total if told else None
+    capability = nvml.pair("nvmlDeviceGetCudaComputeCapability", device)
+    yield "capability", f"{capability[0]}.{capability[1]}" if capability else None
+    for key, name in (("mig", "nvmlDeviceGetMigMode"), ("ecc", "nvmlDeviceGetEccMode")):
+        mode = nvml.pair(name, device)
+        yield key, mode[0] if mode else None
+    yield "persistence", nvml.number("nvmlDeviceGetPersistenceMode", device)
+    yield "c2c", nvml.number("nvmlDeviceGetC2cModeInfoV", device)
+
+
+def links(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
+    """Active NVLinks and where they end."""
+    states = [nvml.number("nvmlDeviceGetNvLinkState", device, ctypes.c_uint(link)) for link in range(NVLINKS_AT_MOST)]
+    if all(state is None for state in states):
+        yield "nvlinks", 0
+        return
+    active = [link for link, state in enumerate(states) if state == 1]
+    yield "nvlinks", len(active)
+    for link in active:
+        kind = nvml.number("nvmlDeviceGetNvLinkRemoteDeviceType", device, ctypes.c_uint(link))
+        far = nvml.bus("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, ctypes.c_uint(link))
+        yield "nvlink", "switch" if kind == REMOTE_IS_SWITCH else far or "unknown"
+
+
+def peers(nvml: Nvml, device: Any, others: list[tuple[str, Any]]) -> Iterator[tuple[str, object]]:
+    """NVML_P2P_STATUS_* for reading from and writing to each other GPU; 0 is granted."""
+    for bus, other in others:
+        read, write = (
+            nvml.number("nvmlDeviceGetP2PStatus", device, other, ctypes.c_int(way)) for way in (P2P_READ, P2P_WRITE)
+        )
+        if read is not None and write is not None:
+            yield "p2p", f"{bus} {read} {write}"
+
+
+def facts(library: Any) -> Iterator[str]:
+    """The lines, in order."""
+    nvml = Nvml(library)
+    refused = nvml.call("nvmlInit_v2")
+    if refused != 0:
+        yield f"error {nvml.reason(refused)}"
+        yield "end"
+        return
+    yield f"driver {nvml.text('nvmlSystemGetDriverVersion')}"
+    handles: list[tuple[int, str, Any]] = []
+    for index in range(min(nvml.number("nvmlDeviceGetCount_v2") or 0, GPUS_AT_MOST)):
+        yield f"asking {index}"
+        device = nvml.handle(index)
+        if device is None:
+            yield f"error GPU {index} gives no handle: it is lost, or another process may not see it"
+            continue
+        bus = ""
+        for part in (one, links):
+            for key, value in part(nvml, device):
+                bus = str(value) if key == "bus_id" else bus
+                if value is not None:
+                    yield f"{index} {key} {value}"
+        handles.append((index, bus, device))
+    for index, _, device in handles:
+        yield f"asking {index}"
+        others = [(bus, other) for at, bus, other in handles if at != index]
+        for key, value in peers(nvml, device, others):
+            yield f"{index} {key} {value}"
+    yield "end"
+
+
+def load() -> Any:
+    """The library; None where the container was given none."""
+    for name in LIBRARIES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def main() -> None:
+    """Print the facts."""
+    signal.alarm(ALIVE_S)
+    library = load()
+    for entry in ("absent", "end") if library is None else facts(library):
+        os.write(1, (entry.replace("\n", " ") + "\n").encode("utf-8", "replace"))
+
+
+if __name__ == "__main__":
+    main()
