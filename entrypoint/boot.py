@@ -1,0 +1,180 @@
+"""`rig boot -- WORDS`: look, plan, write, say, start. What the image does before anything else."""
+
+import os
+
+from entrypoint.hooks import run_hooks
+from entrypoint.say import Voice
+from entrypoint.state import find_state
+from rig.command import Command, classify
+from rig.lean import TYPE_CHECKING
+from rig.settings import Settings, SettingsError, read_settings, unknown_names
+
+if TYPE_CHECKING:
+    from entrypoint.look import Seen
+
+USAGE, CONFIGURATION = 64, 78
+
+
+def run(argv: list[str]) -> int:
+    """Boot, then start `argv`; the exit code where nothing took this process's place."""
+    words = tuple(argv[1:] if argv[:1] == ["--"] else argv)
+    if words[:1] == ("rig",):
+        from entrypoint.__main__ import main
+
+        return main(list(words[1:]))
+    return Boot(dict(os.environ)).run(words)
+
+
+class Boot:
+    """One boot. Its parts are called in the order in which they stand here."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        from entrypoint.look import users_own
+
+        self.environ = users_own(environ)
+        self.voice = Voice(environ, quiet=environ.get("RIG_QUIET") == "1")
+        self.settings = Settings()
+        self.folder: str | None = None
+
+    def run(self, words: tuple[str, ...]) -> int:
+        try:
+            self.settings = read_settings(self.environ)
+        except SettingsError as error:
+            self.voice.error(str(error))
+            return USAGE
+        self._settle()
+        code = self._hooks()
+        if code:
+            return code
+        command = classify(
+            words,
+            terminal=os.isatty(0) and os.isatty(1),
+            path=self.environ.get("PATH", os.defpath),
+            look=_look_at,
+            scripts=_scripts_here,
+        )
+        if command.kind == "refuse":
+            self.voice.error(command.reason)
+            return command.code
+        return self._plan_and_start(command)
+
+    def _settle(self) -> None:
+        """A folder for our files, and a home for a user that has none."""
+        from entrypoint.home import prepare_home
+
+        uid, gid = os.geteuid(), os.getegid()
+        state = find_state(self.environ, uid, self.settings.state)
+        self.folder = state.folder
+        for line in state.refused:
+            self.voice.warning(f"{line}: not used")
+        home = prepare_home(self.environ, uid, gid, state.folder)
+        self.environ.update(home.changes)
+        self.account = home.account
+        self.voice.page(*home.lines)
+
+    def _hooks(self) -> int:
+        """Run the hooks; not 0 where a required one failed, or left a setting that cannot be."""
+        hooked = run_hooks(self.environ, self.folder)
+        self.voice.page(*hooked.texts)
+        for line in hooked.failed:
+            if hooked.fatal:
+                self.voice.error(line)
+            else:
+                self.voice.warning(line)
+        if hooked.environ is not self.environ:
+            self.environ = hooked.environ
+            try:
+                self.settings = read_settings(self.environ)
+            except SettingsError as error:
+                self.voice.error(str(error))
+                return USAGE
+        return CONFIGURATION if hooked.fatal else 0
+
+    def _plan_and_start(self, command: Command) -> int:
+        from entrypoint.files import nccl_places, write_files
+        from entrypoint.look import failures, look
+
+        for name, near in unknown_names(self.environ):
+            self.voice.warning(f"{name} is no setting of rig{f'; {near} is' if near else ''}")
+        seen = look(self.settings, self.environ)
+        places = nccl_places(self.account, self.folder, self.settings.root is not None)
+        written = write_files(seen, self.folder, self.environ, "boot", places)
+        self._page(seen)
+        for problem in written.problems:
+            self.voice.warning(problem)
+        if self.settings.checks != "off":
+            for finding in seen.plan.findings:
+                self.voice.finding(finding)
+        failed = failures(seen.plan.findings)
+        if failed and self.settings.checks == "enforce":
+            self.voice.error(f"{len(failed)} checks failed, and RIG_CHECKS=enforce: nothing is started")
+            return CONFIGURATION
+        return self._start(command, seen, {**self.environ, **written.added})
+
+    def _page(self, seen: "Seen") -> None:
+        from entrypoint.page import chosen_lines, config_line, found_line
+
+        lines = [f"found {found_line(seen.machine)}", *(f"chose {line}" for line in chosen_lines(seen.plan))]
+        config = config_line(seen.plan, f"{self.folder}/ds_config.json") if self.folder else None
+        self.voice.page(*lines, *([f"wrote {config}"] if config else []))
+
+    def _start(self, command: Command, seen: "Seen", environ: dict[str, str]) -> int:
+        from entrypoint.start import become, find_program
+        from rig.arguments import with_placeholder
+
+        if command.kind == "page":
+            self.voice.page("no command: docker run IMAGE train.py starts a script on all GPUs, bash a shell")
+            return 0
+        if command.kind == "shell":
+            shell = find_program("bash", environ.get("PATH", os.defpath)) or "/bin/sh"
+            return become(shell, (os.path.basename(shell),), environ, self.voice)
+        words = command.argv[1:]
+        if self.folder is not None:
+            words = with_placeholder(words, f"{self.folder}/ds_config.json")
+        if command.kind == "script":
+            return self._script(command.path, words, seen, environ)
+        return become(command.path, (command.argv[0], *words), environ, self.voice)
+
+    def _script(self, path: str, words: tuple[str, ...], seen: "Seen", environ: dict[str, str]) -> int:
+        from entrypoint.config import Refused, prepare
+        from entrypoint.start import Script, become, find_program, free_port, start_ranks
+        from rig.arguments import local_rank
+        from rig.plan.launch import place_of
+
+        python = next((p for n in ("python", "python3") if (p := find_program(n, environ.get("PATH", "")))), None)
+        if python is None:
+            self.voice.error(f"{path}: there is no python on PATH to run it")
+            return 127
+        try:
+            ready = prepare(path, words, seen.plan, self.folder, self.settings.fill, self.voice)
+        except Refused as error:
+            self.voice.error(str(error))
+            return CONFIGURATION
+        if seen.world.started:
+            self.voice.page(f"starts {path} once: {seen.world.source} has started the ranks, this is {seen.world.rank}")
+            return become(python, (python, path, *ready.words), environ, self.voice)
+        place = place_of(seen.plan, free_port())
+        if place is None:
+            self.voice.error("this node has no place in the job: nothing is started")
+            return CONFIGURATION
+        told = {line.name: line for line in seen.plan.ranks}
+        environ.setdefault("OMP_NUM_THREADS", str(told["omp_num_threads"].value))
+        self.voice.page(
+            f"starts {path}: {place.local_size} ranks ({told['local_ranks'].reason}), world size {sum(place.slots)}, "
+            f"rank 0 at {place.master_addr}:{place.master_port}"
+        )
+        script = Script(python, path, lambda rank: (*local_rank(ready.words, ready.facts, rank), *ready.words))
+        return start_ranks(script, place, environ, self.settings.grace_s, self.folder, self.voice)
+
+
+def _look_at(path: str) -> str:
+    from entrypoint.start import look_at
+
+    return look_at(path)
+
+
+def _scripts_here() -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(".") if name.endswith(".py"))
+    except OSError:
+        return []

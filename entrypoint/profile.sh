@@ -1,0 +1,27 @@
+# /etc/profile.d/rig.sh: the environment of the plan for shells that did not come through the image's entrypoint: ssh,
+# docker exec, login shells. POSIX sh, silent, and it changes nothing that the shell already has.
+#
+# Login shells read it by themselves. /etc/bash.bashrc sources it for interactive shells and for commands over ssh, and
+# BASH_ENV names it for `docker exec CONTAINER bash -c ...`.
+if [ -z "${RIG_PROFILE-}" ]; then
+    RIG_PROFILE=1
+    case ":$PATH:" in
+    *:/opt/venv/bin:*) ;;
+    *) PATH=/opt/venv/bin:$PATH && export PATH ;;
+    esac
+    rig_uid=$(id -u)
+    for rig_state in "${RIG_STATE-}" /run/rig "${XDG_RUNTIME_DIR:-/nowhere}/rig" "/tmp/rig-$rig_uid" "/dev/shm/rig-$rig_uid"; do
+        [ -f "$rig_state/env" ] || continue
+        # What another user left there is not run.
+        case "$(stat -c %u "$rig_state/env")" in
+        0 | "$rig_uid") ;;
+        *) continue ;;
+        esac
+        . "$rig_state/env"
+        if [ -O "$rig_state/home" ] && { [ "${HOME:-/}" = / ] || [ ! -w "$HOME" ]; }; then
+            HOME=$rig_state/home && export HOME
+        fi
+        break
+    done
+    unset rig_uid rig_state
+fi
