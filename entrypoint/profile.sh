@@ -3,20 +3,19 @@
 #
 # Login shells read it by themselves. /etc/bash.bashrc sources it for interactive shells and for commands over ssh, and
 # BASH_ENV names it for `docker exec CONTAINER bash -c ...`.
-if [ -z "${RIG_PROFILE-}" ]; then
-    RIG_PROFILE=1
-    case ":$PATH:" in
-    *:/opt/venv/bin:*) ;;
-    *) PATH=/opt/venv/bin:$PATH && export PATH ;;
-    esac
-    rig_uid=$(id -u)
+case ":$PATH:" in
+*:/opt/venv/bin:*) ;;
+*) PATH=/opt/venv/bin:$PATH && export PATH ;;
+esac
+if [ -z "${RIG_PLANNED-}" ]; then # set: the entrypoint, or this file in an outer shell, was here
+    rig_uid=${EUID:-$(id -u)}
     for rig_state in "${RIG_STATE-}" /run/rig "${XDG_RUNTIME_DIR:-/nowhere}/rig" "/tmp/rig-$rig_uid" "/dev/shm/rig-$rig_uid"; do
         [ -f "$rig_state/env" ] || continue
-        # What another user left there is not run.
         case "$(stat -c %u "$rig_state/env")" in
         0 | "$rig_uid") ;;
-        *) continue ;;
+        *) continue ;; # what another user left there is not run
         esac
+        # shellcheck disable=SC1091
         . "$rig_state/env"
         if [ -O "$rig_state/home" ] && { [ "${HOME:-/}" = / ] || [ ! -w "$HOME" ]; }; then
             HOME=$rig_state/home && export HOME

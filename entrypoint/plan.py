@@ -1,0 +1,101 @@
+"""`rig plan`: what rig would choose on this machine, without writing or starting anything."""
+
+import os
+import sys
+
+from entrypoint.page import found_line
+from rig.lean import Iterable, NamedTuple
+from rig.plan import Plan, Setting
+from rig.settings import SettingsError, read_settings
+
+USAGE_TEXT = """usage: rig plan [--explain] [--json] [--root PATH]
+
+  --explain    for each line: who said so, and the reason with its numbers
+  --json       the plan as boot writes it to plan.json
+  --root PATH  for a captured machine (a file of `rig capture`, or a folder laid out like one)"""
+USAGE = 64
+
+
+class Wanted(NamedTuple):
+    explain: bool = False
+    json: bool = False
+    root: str | None = None
+
+
+class BadUsage(ValueError):
+    """A word that `rig plan` does not know."""
+
+
+def run(argv: list[str]) -> int:
+    """Print the plan on standard output; 64 on a wrong word or setting, 1 where a line of the plan failed."""
+    if "-h" in argv or "--help" in argv:
+        print(USAGE_TEXT)
+        return 0
+    from entrypoint.look import failures, look, users_own
+
+    environ = users_own(os.environ)
+    try:
+        wanted = _wanted(argv)
+        settings = read_settings(environ)
+    except (BadUsage, SettingsError) as error:
+        print(f"rig: error: {error}", file=sys.stderr)
+        return USAGE
+    seen = look(settings._replace(root=wanted.root or settings.root), environ)
+    if wanted.json:
+        from rig.emit import plan_json
+
+        print(plan_json(seen.plan), end="")
+    else:
+        print(f"machine\n  {found_line(seen.machine)}", *_sections(seen.plan, wanted.explain), sep="\n")
+    return 1 if failures(seen.plan.findings) else 0
+
+
+def _wanted(argv: list[str]) -> Wanted:
+    wanted, words = Wanted(), list(argv)
+    while words:
+        word = words.pop(0)
+        if word == "--explain":
+            wanted = wanted._replace(explain=True)
+        elif word == "--json":
+            wanted = wanted._replace(json=True)
+        elif word == "--root" and words:
+            wanted = wanted._replace(root=os.path.abspath(words.pop(0)))
+        elif word.startswith("--root="):
+            wanted = wanted._replace(root=os.path.abspath(word.partition("=")[2]))
+        else:
+            raise BadUsage(f"rig plan does not know {word!r}; rig plan --help")
+    if wanted.root is not None and not os.path.exists(wanted.root):
+        raise BadUsage(f"{wanted.root} does not exist")
+    return wanted
+
+
+def _sections(plan: Plan, explain: bool) -> Iterable[str]:
+    for title, lines in (
+        ("ranks", plan.ranks),
+        ("environment", plan.environment),
+        ("nccl.conf", plan.nccl),
+        ("ds_config.json", plan.ds_config),
+    ):
+        if lines:
+            yield f"\n{title}"
+            yield from _lines(lines, explain)
+    if plan.hostfile:
+        yield "\nhostfile"
+        yield from (f"  {name} slots={slots}" for name, slots in plan.hostfile)
+    if plan.findings:
+        yield "\nfindings"
+        yield from (f"  {one.outcome}: {one.text}{f'. {one.fix}' if one.fix else ''}" for one in plan.findings)
+
+
+def _lines(lines: tuple[Setting, ...], explain: bool) -> Iterable[str]:
+    width = max(len(one.name) for one in lines)
+    for one in lines:
+        yield f"  {one.name:{width}}  {_shown(one.value)}"
+        if explain:
+            yield f"  {'':{width}}    {one.source}: {one.reason}"
+
+
+def _shown(value: object) -> str:
+    from rig.emit import to_json
+
+    return value if isinstance(value, str) else to_json(value, 0)
