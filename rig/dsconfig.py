@@ -119,7 +119,7 @@ def _deeper_than(value: Any, limit: int) -> bool:
 
 def _parse_hjson(text: str, name: str, strict: ValueError) -> Any:
     try:
-        import hjson  # type: ignore[import-untyped]
+        import hjson
     except ImportError:
         raise ConfigError(
             name, getattr(strict, "lineno", None), f"not JSON: {getattr(strict, 'msg', strict)}"
@@ -186,9 +186,9 @@ def fill(config: Mapping[str, Any], planned: Mapping[str, Setting]) -> tuple[dic
     """
     copy: dict[str, Any] = copy_of(config)
     stage, zero = stage_of(copy), copy.get(ZERO)
+    changes = [*_torch_adam(copy, planned.get("optimizer.params.torch_adam"))]
     if stage == 0 or not isinstance(zero, dict):
-        return copy, ()
-    changes = []
+        return copy, tuple(changes)
     for key, stages in FILLABLE.items():
         setting = planned.get(f"{ZERO}.{key}")
         name = key if ALIASES.get(key) not in zero else ALIASES[key]
@@ -199,6 +199,23 @@ def fill(config: Mapping[str, Any], planned: Mapping[str, Setting]) -> tuple[dic
         zero[name] = value
         changes.append(Change(f"{ZERO}.{name}", before, value, setting.reason))
     return copy, tuple(changes)
+
+
+def _torch_adam(copy: dict[str, Any], planned: Setting | None) -> tuple[Change, ...]:
+    """torch_adam in an Adam or AdamW section that does not name it: without a compiled op the start would fail."""
+    optimizer = copy.get("optimizer")
+    if (
+        planned is None
+        or not isinstance(optimizer, dict)
+        or str(optimizer.get("type")).lower() not in ("adam", "adamw")
+    ):
+        return ()
+    params = optimizer.setdefault("params", {})
+    if not isinstance(params, dict) or params.get("torch_adam", AUTO) != AUTO:
+        return ()
+    before = params.get("torch_adam")
+    params["torch_adam"] = planned.value
+    return (Change("optimizer.params.torch_adam", before, planned.value, planned.reason),)
 
 
 def render(config: Mapping[str, Any]) -> str:

@@ -56,17 +56,20 @@ def cost(links: Links) -> Cost:
     """Alpha, beta and half-bandwidth size of one ring all-gather or reduce-scatter of DeepSpeed."""
     ranks = max(1, links.nodes * links.gpus_per_node)
     bandwidth, origin = _bandwidth(links)
-    alpha = links.measured_alpha_s if links.measured_alpha_s is not None else _alpha(links)
+    alpha = usable(links.measured_alpha_s) or _alpha(links)
     share = (ranks - 1) / ranks
     return Cost(alpha, share / bandwidth, bandwidth, alpha * bandwidth, origin)
 
 
+def usable(figure: float | None) -> float | None:
+    """A measured or given figure, None unless it is positive and finite: garbage must not reach a setting."""
+    return figure if figure is not None and 0 < figure < float("inf") else None
+
+
 def node_bandwidth(links: Links) -> tuple[float, str]:
-    """Bytes/s in and out of one node over all its NICs, and where the figure is from."""
-    if links.measured_bytes:
-        return links.measured_bytes, "measured"
-    rate = links.nic_gbps or ASSUMED_GBPS
-    known = "nominal" if links.nic_gbps else "assumed"
+    """Bytes/s in and out of one node over all its NICs by their nominal rate, and where the figure is from."""
+    rate = usable(links.nic_gbps) or ASSUMED_GBPS
+    known = "nominal" if usable(links.nic_gbps) else "assumed"
     if links.transport == "rdma":
         share = RDMA_EFFICIENCY
     else:
@@ -76,9 +79,11 @@ def node_bandwidth(links: Links) -> tuple[float, str]:
 
 
 def _bandwidth(links: Links) -> tuple[float, str]:
-    inside = links.intra_bytes or ASSUMED_INTRA
+    if (measured := usable(links.measured_bytes)) is not None:
+        return measured, "measured"
+    inside = usable(links.intra_bytes) or ASSUMED_INTRA
     if links.nodes <= 1:
-        return (links.measured_bytes, "measured") if links.measured_bytes else (inside, "inside the node")
+        return inside, "inside the node"
     across, origin = node_bandwidth(links)
     return (across, origin) if across <= inside else (inside, "inside the node, narrower than the NICs")
 
@@ -87,7 +92,7 @@ def _alpha(links: Links) -> float:
     nodes, ranks = max(1, links.nodes), max(1, links.nodes * links.gpus_per_node)
     if links.gloo:
         return GLOO_HOP_S * max(1, ranks - 1)
-    latency = links.latency_s
+    latency = usable(links.latency_s)
     if latency is None:
         latency = RDMA_LATENCY_S if links.transport == "rdma" else TCP_LATENCY_S
     hop = HOP_NVLINK_S if links.nvlink else HOP_PCIE_S
