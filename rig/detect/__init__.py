@@ -26,6 +26,9 @@ def detect(root: Root, *, ask_driver: bool = True) -> Machine:
     if ask_driver and asked is None and on_bus:
         asked = nvml.start(root)
 
+    numas = {device.bus_id: device.numa for device in tree}
+    netdevs = tuple(dev._replace(numa=numas.get(dev.bus_id)) if dev.bus_id else dev for dev in netdevs)
+
     status = surroundings.parse_status(root.read("/proc/self/status"))
     cpu, virtual = numa.read_cpu(root)
     place = surroundings.read_surroundings(root, status, virtual, nodes)

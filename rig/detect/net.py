@@ -177,7 +177,6 @@ def read_netdev(root: Root, name: str, uevent: dict[str, str]) -> NetDev:
         whole(read(folder + "speed"), 1, 10_000_000),
         whole(read(folder + "mtu"), 1, 1 << 24),
         bus_id=bus,
-        numa=whole(read(folder + "device/numa_node"), 0, 1023) if bus else None,
         master=master.rpartition("/")[2] if master else None,
     )
 
