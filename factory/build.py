@@ -1,7 +1,8 @@
 """The image graph, built with what runs side by side built side by side.
 
-    tools ---+--> wheels (fills the wheel cache) --+
-             +--> os --> rig --> base              +--> deepspeed
+tools --+--> wheel (fills the wheel cache) --+--> cuda, verified
+        +--> rig --> base                    +--> deepspeed
+os -----+------------------------------------+
 """
 
 import json
@@ -10,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,58 +21,85 @@ from factory.say import Refused, say
 from rig.pins import Pins
 
 HOST_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+ORIGIN = "io.trainrig.base-origin"  # a label that every image of ours carries
 MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 TAIL_LINES = 30
 
 
 class Target(NamedTuple):
-    """One `docker build`: `table` names the Dockerfile and its pins; `needs` are ARGs that name other targets' images."""
+    """One `docker build`: `table` names the Dockerfile and its pins; `after` the targets whose results it uses; `needs`
+    the ARGs that name other targets' images. Without a tag it yields files in build/<name>/."""
 
     name: str
     table: str
     tag: str | None
+    after: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
 
 
-TOOLS = Target("tools", "base", "trainrig/build-tools:dev")
-OS = Target("os", "base", "trainrig/os:dev")
-RIG = Target("rig", "base", "trainrig/rig:dev")
-BASE = Target("base", "base", "trainrig/base:dev")
-ABOVE = (("OS_IMAGE", "trainrig/os:dev"), ("RIG_IMAGE", "trainrig/rig:dev"), ("TOOLS_IMAGE", "trainrig/build-tools:dev"))
-# The wheel cache needs nothing of `os`; the tools image stands in for the stages that this target does not reach.
-CACHE = (
-    ("OS_IMAGE", "trainrig/build-tools:dev"),
-    ("RIG_IMAGE", "trainrig/build-tools:dev"),
-    ("TOOLS_IMAGE", "trainrig/build-tools:dev"),
+def _images(os_image: str, rig_image: str) -> tuple[tuple[str, str], ...]:
+    return (("OS_IMAGE", os_image), ("RIG_IMAGE", rig_image), ("TOOLS_IMAGE", "trainrig/build-tools:dev"))
+
+
+# A target that does not reach the stages of `os` and `rig` must not wait for them: any image that exists will do there.
+ANY = "trainrig/build-tools:dev"
+UNVERIFIED = "trainrig/deepspeed:unverified"
+FINISHED = "trainrig/deepspeed:dev"
+TARGETS = (
+    Target("tools", "base", "trainrig/build-tools:dev"),
+    Target("os", "base", "trainrig/os:dev"),
+    Target("rig", "base", "trainrig/rig:dev", ("tools", "os")),
+    Target("base", "base", "trainrig/base:dev", ("rig",)),
+    Target("wheel", "deepspeed", None, ("tools",), _images(ANY, ANY)),
+    # Exported while torch is still being installed above it.
+    Target("cuda", "deepspeed", "trainrig/cuda:dev", ("os", "wheel"), _images("trainrig/os:dev", ANY)),
+    Target("verified", "deepspeed", None, ("os", "wheel"), _images("trainrig/os:dev", ANY)),
+    Target("deepspeed", "deepspeed", UNVERIFIED, ("rig", "wheel"), _images("trainrig/os:dev", "trainrig/rig:dev")),
 )
-WHEELS = Target("wheels", "deepspeed", None, CACHE)
-DEEPSPEED = Target("deepspeed", "deepspeed", "trainrig/deepspeed:dev", ABOVE)
 
 
 def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, str]) -> None:
-    """Build every image from the checkout; nothing is tagged that did not pass its own read-back. Refused, with the end of
-    the builder's log, when a step fails. What was built before an interruption is not built again."""
+    """Build every image from the checkout; nothing is tagged that did not pass its own read-back.
+
+    Refused, with the end of the builder's log, when a step fails. What was built before an interruption stays built.
+    """
     started = time.monotonic()
     say(f"engine {engine.version}, client {engine.client}, builder {engine.builder}")
     require_space(engine, pins.budget["DISK_GB"])
     base = find_base(engine, environ.get("BASE_IMAGE") or pins.of("BASE_IMAGE"), pins.of("OS_CODENAME"))
     context = Context(engine, checkout, pins, base, environ, Commit.of(checkout))
     (checkout / "build").mkdir(exist_ok=True)
-    build(context, TOOLS)
-    beside = Beside(context, WHEELS)
-    for target in (OS, RIG, BASE):
-        build(context, target)
-    beside.join()
-    build(context, DEEPSPEED)
+    build_graph(context, TARGETS)
+    if (tagged := engine.call("tag", UNVERIFIED, FINISHED)).returncode:
+        raise Refused(f"{FINISHED} could not be tagged: {tagged.stderr.strip()}", 1)
+    engine.call("rmi", UNVERIFIED)
+    engine.call("image", "prune", "--force", "--filter", f"label={ORIGIN}")  # the builds that these tags named before
     record = {"base": base._asdict(), "revision": context.commit.revision}
     (checkout / "build" / "images.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    size = engine.call("image", "inspect", "--format", "{{.Size}}", str(DEEPSPEED.tag)).stdout.strip()
-    say(f"{DEEPSPEED.tag}: {int(size) / 1e9:.2f} GB, {time.monotonic() - started:.1f} s")
+    size = engine.call("image", "inspect", "--format", "{{.Size}}", FINISHED).stdout.strip()
+    say(f"{FINISHED}: {int(size) / 1e9:.2f} GB, {time.monotonic() - started:.1f} s")
+
+
+def build_graph(context: "Context", targets: tuple[Target, ...]) -> None:
+    """Every target as soon as what it uses is there. The first failure is raised; nothing new starts after it."""
+    built: dict[str, Future[None]] = {}
+    with ThreadPoolExecutor(len(targets)) as pool:
+        for target in targets:  # in order: a target's predecessors have their futures by then
+            before = [built[name] for name in target.after]
+            built[target.name] = pool.submit(_build_after, context, target, before)
+        for future in built.values():
+            future.result()
+
+
+def _build_after(context: "Context", target: Target, before: list[Future[None]]) -> None:
+    for future in before:
+        future.result()
+    build(context, target)
 
 
 class Commit(NamedTuple):
-    """What the images say they were made from. `created` is the commit's time, so that equal inputs give equal labels."""
+    """What the images say they were made from. `created` is the commit's time: equal inputs give equal labels."""
 
     revision: str
     created: str
@@ -83,7 +112,9 @@ class Commit(NamedTuple):
 
         dirty = "-dirty" if git("status", "--porcelain") else ""
         revision = git("rev-parse", "HEAD")
-        return cls(revision + dirty if revision else "unknown", git("log", "-1", "--format=%cI") or "1970-01-01T00:00:00Z")
+        return cls(
+            revision + dirty if revision else "unknown", git("log", "-1", "--format=%cI") or "1970-01-01T00:00:00Z"
+        )
 
 
 class Context(NamedTuple):
@@ -118,12 +149,14 @@ def build_command(context: Context, target: Target, secret_options: list[str]) -
         "org.opencontainers.image.created": context.commit.created,
         "org.opencontainers.image.base.name": context.base.name,
         "org.opencontainers.image.base.digest": context.base.digest,
-        "io.trainrig.base-origin": context.base.origin,
+        ORIGIN: context.base.origin,
     }
     options = ["--file", f"Dockerfile.{target.table}", "--target", target.name]
     options += [word for key, value in sorted(arguments.items()) for word in ("--build-arg", f"{key}={value}")]
     options += [word for name in PROXIES if name in context.environ for word in ("--build-arg", name)]
-    if target.tag:
+    if target.tag is None:  # files, not an image: build/<target>/
+        options += ["--output", f"type=local,dest=build/{target.name}"]
+    else:
         options += ["--tag", target.tag]
         options += [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
     return context.engine.build_command(*options, *secret_options, ".")
@@ -152,7 +185,7 @@ class secrets:
 
 
 def ca_bundle(environ: Mapping[str, str]) -> str | None:
-    """The host's CA bundle: builds trust whom the host trusts. RIG_CA_BUNDLE=none builds without, a path names another."""
+    """The host's CA bundle: builds trust whom the host trusts. RIG_CA_BUNDLE names another, or none."""
     chosen = environ.get("RIG_CA_BUNDLE") or environ.get("SSL_CERT_FILE") or HOST_BUNDLE
     if chosen == "none":
         return None
@@ -173,7 +206,7 @@ def mirrors(environ: Mapping[str, str]) -> list[str]:
 
 def require_space(engine: Engine, need_gb: float) -> None:
     """Refused before anything starts when the engine's disk cannot hold a cold build and no image is there to reuse."""
-    if engine.call("image", "inspect", str(DEEPSPEED.tag)).returncode == 0:
+    if engine.call("image", "inspect", FINISHED).returncode == 0:
         need_gb /= 4  # layers are there already
     root = engine.call("info", "--format", "{{.DockerRootDir}}").stdout.strip()
     if not os.path.isdir(root):
@@ -187,33 +220,19 @@ def require_space(engine: Engine, need_gb: float) -> None:
         )
 
 
-class Beside:
-    """A build that runs while others do; join() raises what it raised."""
-
-    def __init__(self, context: Context, target: Target) -> None:
-        self.failure: Refused | None = None
-        self.thread = threading.Thread(target=self._build, args=(context, target), daemon=True)
-        self.thread.start()
-
-    def _build(self, context: Context, target: Target) -> None:
-        try:
-            build(context, target)
-        except Refused as failure:
-            self.failure = failure
-
-    def join(self) -> None:
-        self.thread.join()
-        if self.failure is not None:
-            raise self.failure
-
-
 def _run(command: list[str], environment: dict[str, str], name: str, log: Path) -> int:
     """Run a builder; show a line for each step that really runs."""
     checkout = log.parent.parent
     with (
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
-            command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            cwd=checkout,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         ) as child,
     ):
         assert child.stdout is not None

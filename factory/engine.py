@@ -1,4 +1,4 @@
-"""A Docker engine that runs, a client that speaks to it, and a builder with BuildKit: found, else installed and started.
+"""A Docker engine that runs, a client that speaks to it, a builder with BuildKit: found, else installed and started.
 
 Nothing else in the tree knows how to talk to a builder.
 """
@@ -55,11 +55,13 @@ def find_engine(*, may_install: bool = True) -> Engine:
     if (engine := _running()) is not None:
         return engine
     if os.environ.get("DOCKER_HOST"):
-        raise Refused(f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: start it or unset DOCKER_HOST")
+        raise Refused(
+            f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}: start it or unset DOCKER_HOST"
+        )
     if not may_install or os.geteuid() != 0 or not _debian():
         raise Refused(
-            "no Docker engine with BuildKit found: install Docker 20.10 or later (with buildx where the client is 23 or later) "
-            "and start it, or run this as root on Debian or Ubuntu, or set DOCKER_HOST"
+            "no Docker engine with BuildKit found: install Docker 20.10 or later (with buildx where the client is 23 "
+            "or later) and start it, or run this as root on Debian or Ubuntu, or set DOCKER_HOST"
         )
     if shutil.which("dockerd") is None or _builder_client() is None:
         _install()

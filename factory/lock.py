@@ -28,11 +28,12 @@ LOCKS = (
     Lock("rig", options=("--python-platform", PLATFORM)),
     Lock("host", options=("--universal",)),
     Lock("torch", TORCH, options=("--python-platform", PLATFORM)),
+    Lock("cuda", within="torch", options=("--python-platform", PLATFORM, "--no-deps")),
     # DeepSpeed comes as source and is patched before it is built, so it has a lock of its own: one sdist.
+    Lock("deepspeed", TORCH + DEEPSPEED, "torch", ("--python-platform", PLATFORM, "--no-emit-package", "deepspeed")),
     Lock(
-        "deepspeed", TORCH + DEEPSPEED, "torch", ("--python-platform", PLATFORM, "--no-emit-package", "deepspeed")
+        "deepspeed-source", DEEPSPEED, options=("--python-platform", PLATFORM, "--no-deps", "--no-binary", "deepspeed")
     ),
-    Lock("deepspeed-source", DEEPSPEED, options=("--python-platform", PLATFORM, "--no-deps", "--no-binary", "deepspeed")),
 )
 
 
@@ -71,7 +72,11 @@ def _compile(folder: Path, lock: Lock, pins: Pins) -> str:
             command += ["--constraint", str(folder / f"{lock.within}.txt")]
         source = folder / f"{lock.name}.in"
         done = subprocess.run(
-            [*command, str(source)], capture_output=True, text=True, check=False, env={**os.environ, "UV_NO_CONFIG": "1"}
+            [*command, str(source)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "UV_NO_CONFIG": "1"},
         )
     if done.returncode:
         raise Refused(f"requirements/{source.name} cannot be locked: {' '.join(done.stderr.split())[:400]}")

@@ -23,8 +23,8 @@ SLIM = (
 
 
 class Base(NamedTuple):
-    """`reference` goes into FROM; `name` is what was asked for; `digest` a registry digest or an image id; `origin` one of
-    "local", "pulled", "bootstrapped"."""
+    """`reference` goes into FROM; `name` is what was asked for; `digest` a registry digest or an image id; `origin` is
+    "local", "pulled" or "bootstrapped"."""
 
     reference: str
     name: str
@@ -33,8 +33,10 @@ class Base(NamedTuple):
 
 
 def find_base(engine: Engine, name: str, codename: str) -> Base:
-    """The base image `name`. Where it is neither local nor to be pulled, a root file system of Debian `codename` takes its
-    place. Refused when there is no way to any of the three."""
+    """The base image `name`; where it is neither local nor to be pulled, a root file system of Debian `codename`.
+
+    Refused when there is no way to any of the three.
+    """
     if (base := _local(engine, name)) is not None:
         say(f"base image {name}: present locally ({base.digest})")
         return base
@@ -66,7 +68,9 @@ def _bootstrap(engine: Engine, tag: str, codename: str, name: str) -> None:
     say(f"base image {name}: not local and no registry answers; bootstrapping Debian {codename} (about a minute)")
     if shutil.which("mmdebstrap") is None:
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
-            raise Refused(f"{name} cannot be pulled and mmdebstrap is missing: install it, or set BASE_IMAGE to an image you have")
+            raise Refused(
+                f"{name} cannot be pulled and mmdebstrap is missing: install it, or set BASE_IMAGE to an image you have"
+            )
         apt_install("mmdebstrap")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as scratch:
         tar = Path(scratch, "root.tar")

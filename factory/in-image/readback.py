@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 # Pinned by names of their own.
 OWN_PIN = {"nvidia-cudnn-cu12", "nvidia-nccl-cu12"}
 # Libraries that do not count as CUDA does: their numbers in each CUDA release (its release notes, table of components).
-COMPONENTS = {"12.1": {"nvidia-cufft-cu12": "11.0.2.", "nvidia-curand-cu12": "10.3.2.", "nvidia-cusolver-cu12": "11.4.5."}}
+COMPONENTS = {
+    "12.1": {"nvidia-cufft-cu12": "11.0.2.", "nvidia-curand-cu12": "10.3.2.", "nvidia-cusolver-cu12": "11.4.5."}
+}
 ONE_EACH = ("libnccl", "libcudart", "libcublas", "libcudnn")
 # What `pip check` may say, and nothing else: requirements/overrides.txt has the reasons.
 EXPECTED_COMPLAINTS = (
@@ -37,7 +39,7 @@ def mapped(library: str) -> list[str]:
 
 
 def nccl_version() -> str:
-    """The version that the mapped libnccl itself reports after a collective; torch's own constant is of compile time."""
+    """What the mapped libnccl itself reports after a collective; torch's own constant is of compile time."""
     import torch
     import torch.distributed as dist
 
