@@ -175,6 +175,6 @@ def _look_at(path: str) -> str:
 
 def _scripts_here() -> list[str]:
     try:
-        return sorted(name for name in os.listdir(".") if name.endswith(".py"))
+        return sorted(name for name in os.listdir(".") if name.endswith(".py") and os.path.isfile(name))
     except OSError:
         return []

@@ -1,0 +1,191 @@
+"""The contract of the entrypoint without a container: what starts, what is said where, what the exit code is."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+
+
+def shown(done: Any) -> tuple[list[str], dict[str, str]]:
+    argv, environ = json.loads(done.out)
+    return argv, environ
+
+
+@pytest.mark.parametrize("code", [0, 3, 42, 137, 255])
+def test_the_exit_code_of_a_program_comes_through(here: Any, code: int) -> None:
+    assert here.boot("sh", "-c", f"exit {code}").code == code
+
+
+@pytest.mark.parametrize("code", [0, 3, 42, 137])
+def test_the_exit_code_of_a_script_comes_through(here: Any, code: int) -> None:
+    here.write("train.py", f"import sys; sys.exit({code})")
+    assert here.boot("train.py").code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("trian.py",), 127, "rig: error: trian.py does not exist; there is train.py"),
+        (("no-such-command",), 127, "rig: error: no-such-command: command not found"),
+        (("./folder.py",), 126, "rig: error: ./folder.py is a folder, not a script"),
+        (("./plain.sh",), 126, "rig: error: ./plain.sh is not executable: chmod +x"),
+        (
+            ("./bad-interpreter",),
+            127,
+            "rig: error: ./bad-interpreter: the interpreter in its first line does not exist",
+        ),
+    ],
+)
+def test_what_cannot_start_is_one_line(here: Any, words: tuple[str, ...], code: int, says: str) -> None:
+    here.write("train.py", "")
+    here.write("plain.sh", "")
+    here.write("bad-interpreter", "#!/no/such/thing\n", 0o755)
+    (here.work / "folder.py").mkdir()
+    done = here.boot(*words)
+    assert (done.code, done.lines[-1], done.out) == (code, says, "")
+    assert sum("error" in line for line in done.lines) == 1
+
+
+def test_a_script_without_a_first_line_runs_as_a_shell_would_run_it(here: Any) -> None:
+    here.write("plain", 'echo "$0 $1"\n', 0o755)
+    assert here.boot("./plain", "x").out == "./plain x\n"
+
+
+def test_standard_output_is_the_program_s_alone(here: Any) -> None:
+    assert here.boot("python", "-c", "print(1)").out == "1\n"
+    here.write("train.py", "import os; os.environ['RANK'] == '0' and print(1)")
+    assert here.boot("train.py").out == "1\n"
+
+
+def test_nothing_but_lines_of_rig_stand_on_standard_error(here: Any) -> None:
+    done = here.boot("true")
+    assert done.lines and all(line.startswith("rig: ") for line in done.lines)
+    assert "\033" not in done.err
+
+
+def test_quiet_leaves_only_what_ended_the_boot(here: Any) -> None:
+    assert here.boot("true", RIG_QUIET="1").err == ""
+    assert here.boot("nothing-here", RIG_QUIET="1").lines == ["rig: error: nothing-here: command not found"]
+
+
+def test_no_words_and_no_terminal_mean_the_page_and_success(here: Any) -> None:
+    done = here.boot()
+    assert (done.code, done.out) == (0, "")
+    assert any(line.startswith("rig: found no GPU") for line in done.lines)
+
+
+def test_rig_is_a_verb_without_a_page(here: Any) -> None:
+    done = here.boot("rig", "plan", "--json")
+    assert done.err == ""
+    assert "ranks" in json.loads(done.out)
+    assert here.boot("rig", "nonsense").code == 64
+
+
+def test_signals_that_python_ignores_reach_the_program_as_they_were(here: Any) -> None:
+    done = here.boot("sh", "-c", "grep SigIgn /proc/self/status")
+    bare = subprocess.run(["sh", "-c", "grep SigIgn /proc/self/status"], capture_output=True, text=True, check=True)
+    assert done.out == bare.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RIG_CPU_RANKS", "two"), ("RIG_CHECKS", "maybe"), ("RIG_QUIET", "yes"), ("RIG_GRACE", "-3")]
+)
+def test_a_setting_that_cannot_be_is_one_line_and_64(here: Any, name: str, value: str) -> None:
+    done = here.boot("true", **{name: value})
+    assert done.code == 64
+    assert len(done.lines) == 1
+    assert done.lines[0].startswith(f"rig: error: {name}={value}: must be ")
+
+
+def test_a_strange_setting_is_a_warning_with_the_closest_name(here: Any) -> None:
+    done = here.boot("true", RIG_CPU_RANK="4")
+    assert done.code == 0
+    assert "rig: warning: RIG_CPU_RANK is no setting of rig; RIG_CPU_RANKS is" in done.lines
+
+
+def test_ranks_on_cpus_are_told_so(here: Any) -> None:
+    here.write("train.py", SHOW)
+    done = here.boot("train.py", RIG_CPU_RANKS="1")
+    _, environ = shown(done)
+    assert environ["DS_ACCELERATOR"] == "cpu"
+    assert environ["LOCAL_SIZE"] == environ["WORLD_SIZE"] == "1"
+    assert int(environ["OMP_NUM_THREADS"]) >= 1
+    assert environ["MASTER_ADDR"] == "127.0.0.1"
+    assert any("starts train.py: 1 ranks (no GPU was found: CPUs over gloo" in line for line in done.lines)
+
+
+def test_the_user_s_variables_win(here: Any) -> None:
+    here.write("train.py", SHOW)
+    told = {"OMP_NUM_THREADS": "7", "MASTER_PORT": "29777", "DS_ACCELERATOR": "cuda"}
+    _, environ = shown(here.boot("train.py", RIG_CPU_RANKS="1", **told))
+    assert {name: environ[name] for name in told} == told
+
+
+def test_a_scheduler_s_process_stays_one_process(here: Any) -> None:
+    here.write("train.py", SHOW)
+    told = {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "node-a", "MASTER_PORT": "1234"}
+    done = here.boot("train.py", **told)
+    _, environ = shown(done)
+    assert {name: environ[name] for name in told} == told
+    assert "has started the ranks, this is 3" in done.err
+
+
+def test_a_node_of_a_job_takes_its_share_of_the_ranks(here: Any) -> None:
+    here.write("train.py", "import os; open(os.environ['RANK'], 'w').write(os.environ['WORLD_SIZE'])")
+    done = here.boot("train.py", NNODES="3", NODE_RANK="1", MASTER_ADDR="node-a", RIG_CPU_RANKS="2")
+    assert done.code == 0
+    assert {p.name: p.read_text() for p in here.work.iterdir() if p.name.isdigit()} == {"2": "6", "3": "6"}
+
+
+def test_a_job_that_does_not_say_which_node_this_is_starts_nothing(here: Any) -> None:
+    here.write("train.py", "print(1)")
+    done = here.boot("train.py", RIG_NODES="gpu-[01-02]")
+    assert (done.code, done.out) == (78, "")
+    assert "RIG_NODE_RANK" in done.err
+
+
+def test_files_of_a_boot_are_whole(here: Any) -> None:
+    here.boot("true")
+    for name in ("facts.json", "plan.json", "checks.json", "ds_config.json"):
+        json.loads((here.state / name).read_text())
+    assert {"hostfile", "env"} < {p.name for p in here.state.iterdir()}
+    assert not [p for p in here.state.iterdir() if p.name.rpartition(".")[2].isdigit()]
+
+
+def test_the_environment_of_the_plan_is_there_and_is_not_taken_for_the_user_s_later(here: Any) -> None:
+    _, environ = shown(here.boot("python", "-c", SHOW))
+    assert environ["RIG_DS_CONFIG"] == str(here.state / "ds_config.json")
+    here.environ.update(environ)
+    plan = json.loads(here.boot("rig", "plan", "--json").out)
+    assert [line["source"] for line in plan["environment"] if line["name"] == "DS_ACCELERATOR"] == ["detection"]
+
+
+def test_the_placeholder_becomes_the_path(here: Any) -> None:
+    argv, _ = shown(here.boot("python", "-c", SHOW, "--config={ds_config}"))
+    assert argv == [f"--config={here.state}/ds_config.json"]
+
+
+def test_enforced_checks_end_the_boot(here: Any) -> None:
+    broken = {"MASTER_PORT": "0", "NNODES": "2", "NODE_RANK": "5", "MASTER_ADDR": "a"}
+    assert here.boot("true", **broken).code == 0
+    done = here.boot("true", RIG_CHECKS="enforce", **broken)
+    assert done.code == 78
+    assert "nothing is started" in done.lines[-1]
+
+
+def test_control_characters_are_shown_not_obeyed(here: Any) -> None:
+    done = here.boot("bad\nname\033[31m.py")
+    assert done.code == 127
+    assert len([line for line in done.lines if "error" in line]) == 1
+    assert "bad\\nname" in done.err
+
+
+def test_a_replay_writes_nccl_conf_only_into_the_state_folder(here: Any) -> None:
+    here.boot("true")
+    assert not os.path.exists(os.path.join(here.environ["HOME"], ".nccl.conf"))
+    assert Path(here.state / "plan.json").exists()
