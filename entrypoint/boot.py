@@ -11,6 +11,7 @@ from rig.settings import Settings, SettingsError, read_settings, unknown_names
 
 if TYPE_CHECKING:
     from entrypoint.look import Seen
+    from rig.scriptargs import ScriptFacts
 
 USAGE, CONFIGURATION = 64, 78
 
@@ -96,7 +97,16 @@ class Boot:
 
         for name, near in unknown_names(self.environ):
             self.voice.warning(f"{name} is no setting of rig{f'; {near} is' if near else ''}")
-        seen = look(self.settings, self.environ)
+        facts = None
+        if command.kind == "script":
+            from entrypoint.config import script_facts
+
+            facts = script_facts(command.path)
+        try:
+            seen = look(self.settings, self.environ, facts)
+        except SettingsError as error:
+            self.voice.error(str(error))
+            return USAGE
         places = nccl_places(self.account, self.folder, self.settings.root is not None)
         written = write_files(seen, self.folder, self.environ, "boot", places)
         self._page(seen)
@@ -109,7 +119,7 @@ class Boot:
         if failed and self.settings.checks == "enforce":
             self.voice.error(f"{len(failed)} checks failed, and RIG_CHECKS=enforce: nothing is started")
             return CONFIGURATION
-        return self._start(command, seen, {**self.environ, **written.added})
+        return self._start(command, seen, {**self.environ, **written.added}, facts)
 
     def _page(self, seen: "Seen") -> None:
         from entrypoint.page import chosen_lines, config_line, found_line
@@ -118,7 +128,7 @@ class Boot:
         config = config_line(seen.plan, f"{self.folder}/ds_config.json") if self.folder else None
         self.voice.page(*lines, *([f"wrote {config}"] if config else []))
 
-    def _start(self, command: Command, seen: "Seen", environ: dict[str, str]) -> int:
+    def _start(self, command: Command, seen: "Seen", environ: dict[str, str], facts: "ScriptFacts | None") -> int:
         from entrypoint.start import become, find_program
         from rig.arguments import with_placeholder
 
@@ -132,11 +142,13 @@ class Boot:
         if self.folder is not None:
             words = with_placeholder(words, f"{self.folder}/ds_config.json")
         if command.kind == "script":
-            return self._script(command.path, words, seen, environ)
+            return self._script(command.path, words, seen, environ, facts)
         return become(command.path, (command.argv[0], *words), environ, self.voice)
 
-    def _script(self, path: str, words: tuple[str, ...], seen: "Seen", environ: dict[str, str]) -> int:
-        from entrypoint.config import Refused, prepare
+    def _script(
+        self, path: str, words: tuple[str, ...], seen: "Seen", environ: dict[str, str], facts: "ScriptFacts | None"
+    ) -> int:
+        from entrypoint.config import Configs, Refused
         from entrypoint.start import Script, become, find_program, free_port, start_ranks
         from rig.arguments import local_rank
         from rig.plan.launch import place_of
@@ -146,13 +158,14 @@ class Boot:
             self.voice.error(f"{path}: there is no python on PATH to run it")
             return 127
         try:
-            ready = prepare(path, words, seen.plan, self.folder, self.settings.fill, self.voice)
+            configs = Configs(seen.composed, self.folder, self.settings.fill, self.voice)
+            words = configs.words_for(path, words, facts)
         except Refused as error:
             self.voice.error(str(error))
             return CONFIGURATION
         if seen.world.started:
             self.voice.page(f"starts {path} once: {seen.world.source} has started the ranks, this is {seen.world.rank}")
-            return become(python, (python, path, *ready.words), environ, self.voice)
+            return become(python, (python, path, *words), environ, self.voice)
         place = place_of(seen.plan, free_port())
         if place is None:
             self.voice.error("this node has no place in the job: nothing is started")
@@ -163,7 +176,7 @@ class Boot:
             f"starts {path}: {place.local_size} ranks ({told['local_ranks'].reason}), world size {sum(place.slots)}, "
             f"rank 0 at {place.master_addr}:{place.master_port}"
         )
-        script = Script(python, path, lambda rank: (*local_rank(ready.words, ready.facts, rank), *ready.words))
+        script = Script(python, path, lambda rank: (*local_rank(words, facts, rank), *words))
         return start_ranks(script, place, environ, self.settings.grace_s, self.folder, self.voice)
 
 

@@ -45,7 +45,7 @@ def write_files(
         "facts.json": emit.facts_json(seen.machine),
         "plan.json": emit.plan_json(plan),
         "checks.json": emit.checks_json(plan.findings, level),
-        "ds_config.json": emit.ds_config(plan.ds_config),
+        "ds_config.json": emit.ds_config(seen.composed.ds_config()),
         "hostfile": emit.hostfile(plan.hostfile),
         "env": emit.env(environment, environ),
     }

@@ -4,13 +4,16 @@ import os
 
 from rig.detect import detect
 from rig.finding import Finding
-from rig.job import World, read_world
+from rig.job import Node, World, read_world
 from rig.lean import Mapping, NamedTuple
 from rig.machine import Machine
 from rig.plan import Plan
-from rig.plan.compose import Asked, make_plan
+from rig.plan.compose import Asked, Composed, make_plan
+from rig.plan.ds_model import Model, ModelError, parse_model
+from rig.platform import load_platform
 from rig.root import Live, Root
-from rig.settings import Settings
+from rig.scriptargs import ScriptFacts
+from rig.settings import Settings, SettingsError
 
 NCCL_CONF = "/etc/nccl.conf"
 PLANNED = "RIG_PLANNED"
@@ -22,6 +25,7 @@ class Seen(NamedTuple):
     machine: Machine
     world: World
     plan: Plan
+    composed: Composed
 
 
 def open_root(settings: Settings) -> Root:
@@ -35,15 +39,39 @@ def open_root(settings: Settings) -> Root:
     return Captured(settings.root)
 
 
-def look(settings: Settings, environ: Mapping[str, str]) -> Seen:
-    """Detect, read who takes part, plan. `environ` is the user's environment (see `users_own`)."""
+def look(settings: Settings, environ: Mapping[str, str], script: ScriptFacts | None = None) -> Seen:
+    """Detect, read who takes part, plan.
+
+    `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows. Raises
+    SettingsError where RIG_MODEL cannot be read.
+    """
+    model = _model(settings)
     root = open_root(settings)
     machine = detect(root)
+    platform, strange = load_platform(root)
     hostname = machine.surroundings.hostname or "localhost"
-    world, strange = read_world(environ, hostname=hostname, read=root.read)
-    asked = Asked(environ, users_nccl_conf(root), settings)
-    plan = make_plan(machine, world, asked)
-    return Seen(machine, world, plan._replace(findings=(*strange, *plan.findings)))
+    listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()
+    world, unfit = read_world(environ, hostname=hostname, read=root.read, platform_nodes=listed)
+    asked = Asked(environ, users_nccl_conf(root), settings, script, model)
+    composed = make_plan(machine, world, asked, platform)
+    plan = composed.plan._replace(findings=(*strange, *unfit, *composed.plan.findings))
+    return Seen(machine, world, plan, composed)
+
+
+def _model(settings: Settings) -> Model:
+    """RIG_MODEL: words, or the path of a Hugging Face config.json."""
+    told = settings.model
+    if told is None:
+        return Model()
+    text: str | None = told
+    if "=" not in told and not told.startswith("{"):
+        text = Live().read(os.path.join(told, "config.json") if os.path.isdir(told) else os.path.abspath(told))
+    if text is None:
+        raise SettingsError(f"RIG_MODEL={told}: there is no such file, and hidden=4096,layers=32 are the words")
+    try:
+        return parse_model(text)
+    except ModelError as error:
+        raise SettingsError(f"RIG_MODEL={told}: {error}") from None
 
 
 def users_own(environ: Mapping[str, str]) -> dict[str, str]:

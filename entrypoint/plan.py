@@ -37,10 +37,10 @@ def run(argv: list[str]) -> int:
     try:
         wanted = _wanted(argv)
         settings = read_settings(environ)
+        seen = look(settings._replace(root=wanted.root or settings.root), environ)
     except (BadUsage, SettingsError) as error:
         print(f"rig: error: {error}", file=sys.stderr)
         return USAGE
-    seen = look(settings._replace(root=wanted.root or settings.root), environ)
     if wanted.json:
         from rig.emit import plan_json
 

@@ -68,16 +68,9 @@ def _members(brackets: str, members: list[str], depth: int, newline: str) -> str
     return brackets[0] + inner + ("," + inner).join(members) + newline + brackets[1]
 
 
-def ds_config(settings: Iterable[Setting]) -> str:
-    """The generated DeepSpeed config: dotted names become nested objects; strict JSON, a key a line."""
-    nested: dict[str, Any] = {}
-    for setting in settings:
-        section = nested
-        *parents, last = setting.name.split(".")
-        for parent in parents:
-            section = section.setdefault(parent, {})
-        section[last] = setting.value
-    return to_json(nested, depth=4) + "\n"
+def ds_config(config: Mapping[str, Any]) -> str:
+    """The generated DeepSpeed config: strict JSON, a key a line."""
+    return to_json(config, depth=4) + "\n"
 
 
 def nccl_conf(settings: Iterable[Setting]) -> str:

@@ -20,6 +20,7 @@ class Settings(NamedTuple):
     root: str | None = None  # a captured tree or a folder laid out like a machine; None: the running machine
     state: str | None = None  # folder for the files that rig writes; None: rig looks for one
     expect: tuple[tuple[str, str], ...] = ()
+    model: str | None = None  # size of the user's model in words, or the path of a Hugging Face config.json
 
 
 class Variable(NamedTuple):
@@ -79,6 +80,9 @@ VARIABLES = (
     ),
     Variable("RIG_ROOT", "root", "an absolute path", "", "plan for this captured tree, not for this machine", _path),
     Variable("RIG_EXPECT", "expect", "name=value pairs: gpus=8,hcas=8,gdr=1", "", "what the machine must have", _pairs),
+    Variable(
+        "RIG_MODEL", "model", "hidden=4096,layers=32 or a config.json", "", "size of the model, to size buckets", str
+    ),
     Variable("RIG_STATE", "state", "an absolute path", "", "folder of facts.json, plan.json and the others", _path),
     Variable("RIG_NODES", None, "names and ranges: gpu-[01-16,20]", "", "the nodes of the job"),
     Variable("RIG_HOSTFILE", None, "a path", "", "a hostfile with the nodes of the job"),

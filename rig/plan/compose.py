@@ -1,32 +1,77 @@
-"""All rules together: Machine + Job + Platform + what the user said -> Plan. Pure."""
+"""All rules together: Machine + World + Platform + what the user said -> Plan. Pure."""
 
 from rig.job import World
-from rig.lean import Mapping, NamedTuple
+from rig.lean import TYPE_CHECKING, Any, Mapping, NamedTuple
 from rig.machine import Machine
 from rig.plan import Plan, Setting
-from rig.plan.launch import plan_launch
+from rig.plan.deepspeed import DsInputs, DsPlan, generated, plan_deepspeed
+from rig.plan.ds_inputs import inputs_of
+from rig.plan.ds_model import Model
+from rig.plan.launch import LaunchPlan, plan_launch
+from rig.plan.nccl import plan_nccl
+from rig.scriptargs import ScriptFacts
 from rig.settings import Settings
+
+if TYPE_CHECKING:
+    from rig.platform import Platform
 
 
 class Asked(NamedTuple):
-    """What the user said: the environment without anything of ours, the lines of their own nccl.conf, the settings."""
+    """What the user said: the environment without anything of ours, the lines of their own nccl.conf, the settings,
+    what the script's text shows (None: no script, or not looked at), and what is known of the model."""
 
     environ: Mapping[str, str] = {}  # noqa: RUF012  never changed
     nccl_conf: Mapping[str, str] = {}  # noqa: RUF012
     settings: Settings = Settings()
+    script: ScriptFacts | None = None
+    model: Model = Model()
 
 
-def make_plan(machine: Machine, world: World, asked: Asked) -> Plan:
+class Composed(NamedTuple):
+    """The plan, and what is needed to judge or fill a config of the user's with other stages than the planned one."""
+
+    plan: Plan
+    ds: DsPlan
+    ds_inputs: DsInputs
+
+    def ds_config(self) -> dict[str, Any]:
+        """The generated DeepSpeed config, nested."""
+        return generated(self.ds)
+
+    def ds_settings(self, stage: int) -> dict[str, Setting]:
+        """What fits a config of the user's that asks for this ZeRO stage, by dotted name."""
+        return plan_deepspeed(self.ds_inputs._replace(stage=stage or None)).named()
+
+
+def make_plan(machine: Machine, world: World, asked: Asked, platform: "Platform | None" = None) -> Composed:
     """The plan for this node, each line with its source and reason."""
     launch = plan_launch(machine, world, asked.settings, asked.environ)
-    hosts = tuple((node.name, slots) for node, slots in zip(world.nodes, _slots(launch.ranks), strict=False))
-    return Plan(
+    told = {line.name: line.value for line in launch.ranks}
+    nodes = len(told["slots"])
+    user = {**asked.nccl_conf, **asked.environ}
+    nccl = plan_nccl(machine, platform=platform, user=user, nodes=nodes)
+    inputs = _ds_inputs(machine, launch, asked)
+    ds = plan_deepspeed(inputs)
+    # Without a GPU nothing of the job touches NCCL: its findings would be about a library that is not loaded.
+    heard = tuple(one for one in nccl.findings if one.outcome != "pass") if launch.gpus else ()
+    plan = Plan(
         ranks=launch.ranks,
-        environment=launch.environment,
-        hostfile=hosts,
-        findings=launch.findings,
+        environment=(*launch.environment, *(nccl.environment if launch.gpus else ())),
+        nccl=nccl.conf if launch.gpus else (),
+        ds_config=ds.settings,
+        hostfile=tuple((node.name, slots) for node, slots in zip(world.nodes, told["slots"], strict=False)),
+        findings=(*launch.findings, *heard, *ds.advice),
     )
+    return Composed(plan, ds, inputs)
 
 
-def _slots(ranks: tuple[Setting, ...]) -> tuple[int, ...]:
-    return next((line.value for line in ranks if line.name == "slots"), ())
+def _ds_inputs(machine: Machine, launch: LaunchPlan, asked: Asked) -> DsInputs:
+    told = {line.name: line.value for line in launch.ranks}
+    used = machine if launch.gpus else machine._replace(gpus=())
+    return inputs_of(
+        used,
+        nodes=len(told["slots"]),
+        gpus_per_node=told["local_ranks"],
+        model=asked.model,
+        hf_trainer=asked.script is not None and asked.script.hf_trainer,
+    )
