@@ -1,6 +1,7 @@
-"""`python -m factory VERB`: engine, image, lock."""
+"""`python -m factory VERB`: engine, image, lock, run."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -8,17 +9,17 @@ from factory.say import Refused, say
 from rig.pins import PinError, read_pins
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-USAGE = "usage: python -m factory engine|image|lock"
+USAGE = "usage: python -m factory engine | image | lock | run -- COMMAND..."
 
 
-def engine() -> None:
+def engine(_: list[str]) -> None:
     """Find or start the engine and print the client that speaks to it."""
     from factory.engine import find_engine
 
     print(find_engine().client)
 
 
-def image() -> None:
+def image(_: list[str]) -> None:
     """Build every image."""
     from factory.build import build_all
     from factory.engine import find_engine
@@ -26,22 +27,34 @@ def image() -> None:
     build_all(find_engine(), CHECKOUT, read_pins(CHECKOUT / "pins.toml"), os.environ)
 
 
-def lock() -> None:
+def lock(_: list[str]) -> None:
     """Write the locks of requirements/ anew."""
     from factory.lock import lock_all
 
     lock_all(CHECKOUT, read_pins(CHECKOUT / "pins.toml"))
 
 
-VERBS = {"engine": engine, "image": image, "lock": lock}
+def run(command: list[str]) -> None:
+    """Start a command in the image, with the devices of this host."""
+    from factory.engine import find_engine
+    from factory.run import run_image
+
+    run_image(find_engine(), command)
+
+
+VERBS = {"engine": engine, "image": image, "lock": lock, "run": run}
 
 
 def main(argv: list[str]) -> int:
-    if len(argv) != 1 or argv[0] not in VERBS:
+    verb, *rest = argv or [""]
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    if verb not in VERBS or (rest and verb != "run"):
         print(USAGE, file=sys.stderr)
         return 64
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the builders that run
     try:
-        VERBS[argv[0]]()
+        VERBS[verb](rest)
     except Refused as refused:
         say(str(refused))
         return refused.code

@@ -66,9 +66,10 @@ def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, 
     """
     started = time.monotonic()
     say(f"engine {engine.version}, client {engine.client}, builder {engine.builder}")
+    require_used_pins(checkout, pins)
     require_space(engine, pins.budget["DISK_GB"])
     base = find_base(engine, environ.get("BASE_IMAGE") or pins.of("BASE_IMAGE"), pins.of("OS_CODENAME"))
-    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout))
+    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout), set())
     (checkout / "build").mkdir(exist_ok=True)
     build_graph(context, TARGETS)
     if (tagged := engine.call("tag", UNVERIFIED, FINISHED)).returncode:
@@ -82,20 +83,38 @@ def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, 
 
 
 def build_graph(context: "Context", targets: tuple[Target, ...]) -> None:
-    """Every target as soon as what it uses is there. The first failure is raised; nothing new starts after it."""
+    """Every target as soon as what it uses is there. The first failure is raised; nothing new starts after it, and an
+    interruption ends the builders that run."""
     built: dict[str, Future[None]] = {}
-    with ThreadPoolExecutor(len(targets)) as pool:
+    pool = ThreadPoolExecutor(len(targets))
+    try:
         for target in targets:  # in order: a target's predecessors have their futures by then
             before = [built[name] for name in target.after]
             built[target.name] = pool.submit(_build_after, context, target, before)
         for future in built.values():
             future.result()
+    except BaseException:
+        for child in tuple(context.running):
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _build_after(context: "Context", target: Target, before: list[Future[None]]) -> None:
     for future in before:
         future.result()
     build(context, target)
+
+
+def require_used_pins(checkout: Path, pins: Pins) -> None:
+    """Refused when a pin is no ARG of its Dockerfile: a version that feeds nothing only looks like one."""
+    for table, keys in pins.args.items():
+        path = checkout / f"Dockerfile.{table}"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        for key in keys:
+            if f"ARG {key}\n" not in text:
+                raise Refused(f"pins.toml: [{table}] {key} is used by nothing: {path.name} has no ARG {key}", 78)
 
 
 class Commit(NamedTuple):
@@ -126,6 +145,7 @@ class Context(NamedTuple):
     base: Base
     environ: Mapping[str, str]
     commit: Commit
+    running: "set[subprocess.Popen[str]]"
 
 
 def build(context: Context, target: Target) -> None:
@@ -133,7 +153,7 @@ def build(context: Context, target: Target) -> None:
     with secrets(context) as options:
         command = build_command(context, target, options)
         log = context.checkout / "build" / f"{target.name}.log"
-        status = _run(command, context.engine.environment(), target.name, log)
+        status = _run(context, command, target.name, log)
     if status:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
         raise Refused(f"building {target.name} failed with {status}; the end of {log}:\n{tail}", 1)
@@ -220,28 +240,29 @@ def require_space(engine: Engine, need_gb: float) -> None:
         )
 
 
-def _run(command: list[str], environment: dict[str, str], name: str, log: Path) -> int:
+def _run(context: Context, command: list[str], name: str, log: Path) -> int:
     """Run a builder; show a line for each step that really runs."""
-    checkout = log.parent.parent
     with (
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
             command,
-            cwd=checkout,
-            env=environment,
+            cwd=context.checkout,
+            env=context.engine.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
         ) as child,
     ):
+        context.running.add(child)
         assert child.stdout is not None
         steps: dict[str, str] = {}
         for line in child.stdout:
             file.write(line)
             number, _, rest = line.strip().partition(" ")
             if rest.startswith("[") and "] " in rest and "internal" not in rest:
-                steps[number] = rest
+                steps[number] = " ".join(rest.split())
             elif rest.startswith("DONE") and number in steps and rest.split()[1] not in ("0.0s", "0.1s"):
                 say(f"{name}: {steps[number][:100]} ({rest.split()[1]})")
+    context.running.discard(child)
     return child.returncode

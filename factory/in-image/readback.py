@@ -1,7 +1,7 @@
 """What is really in the image, compared with the pins it was built from.
 
-Runs with the user's Python as a build step: `readback.py NAME=VALUE ...`. Prints the content as JSON; a difference, a
-second copy of a CUDA library or an unknown pin ends it with status 1 and one line each.
+Runs with the user's Python as a build step: `readback.py FILE NAME=VALUE ...`. Writes the content to FILE as JSON; a
+difference, a second copy of a CUDA library or an unknown pin ends it with status 1 and one line each.
 """
 
 import ctypes
@@ -114,13 +114,14 @@ def complaints() -> Iterator[str]:
 
 
 def main() -> int:
-    pins = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    pins = dict(argument.split("=", 1) for argument in sys.argv[2:])
     content = {name: read() for name, read in READ.items()}
     wheels = cuda_wheels()
     wrong = [*faults(pins, content, wheels), *complaints()]
     files = {library: copies(library) for library in ONE_EACH}
     wrong += [f"{len(found)} copies of {name}: {', '.join(found)}" for name, found in files.items() if len(found) != 1]
-    print(json.dumps({"pins": content, "cuda_wheels": wheels, "libraries": files}, indent=1))
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        json.dump({"pins": content, "cuda_wheels": wheels, "libraries": files}, out, indent=1)
     for line in wrong:
         print(f"readback: {line}", file=sys.stderr)
     return 1 if wrong else 0

@@ -1,0 +1,41 @@
+# The front door. A target without a line of help is not supported.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+ENV := .venv/.from-host-lock
+PY := .venv/bin/python
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+.PHONY: help demo test image shell lint lock clean bench-build bench-boot
+
+help: ## This page
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: image ## Build everything, then train a small GPT for real in a container
+	$(PY) -m factory run -- /opt/rig/examples/pretrain.py
+
+test: image ## Build everything, then all linters and tests
+	$(PY) -m pytest
+
+image: $(ENV) ## Build the images (BASE_IMAGE=... overrides the base)
+	$(PY) -m factory image
+
+shell: image ## A shell in the image, with the devices of this host
+	$(PY) -m factory run -- bash
+
+lint: $(ENV) ## Linters and type checks alone
+	$(PY) -m pytest -q tests/test_linters.py
+
+lock: $(ENV) ## Write requirements/*.txt anew from the .in files and pins.toml
+	$(PY) -m factory lock
+
+bench-build: $(ENV) ## Our build against a plain Dockerfile, side by side
+	$(PY) bench/build.py
+
+bench-boot: image ## The boot against a bare interpreter and a bypassed entrypoint
+	$(PY) bench/boot.py
+
+clean: ## Remove the environment and what builds left in this folder (images stay: docker rmi)
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(ENV): requirements/host.txt factory/bootstrap.sh
+	@sh factory/bootstrap.sh $@
