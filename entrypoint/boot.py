@@ -2,10 +2,9 @@
 
 import os
 
-from entrypoint.hooks import run_hooks
 from entrypoint.say import Voice
 from entrypoint.state import find_state
-from rig.command import Command, classify
+from rig.command import PLACEHOLDER, Command, classify
 from rig.lean import TYPE_CHECKING
 from rig.settings import Settings, SettingsError, read_settings, unknown_names
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from rig.scriptargs import ScriptFacts
 
 USAGE, CONFIGURATION = 64, 78
+HOOKS = "/etc/rig/boot.d"
 
 
 def run(argv: list[str]) -> int:
@@ -75,7 +75,11 @@ class Boot:
 
     def _hooks(self) -> int:
         """Run the hooks; not 0 where a required one failed, or left a setting that cannot be."""
-        hooked = run_hooks(self.environ, self.folder)
+        if not os.path.isdir(HOOKS):
+            return 0
+        from entrypoint.hooks import run_hooks
+
+        hooked = run_hooks(self.environ, self.folder, HOOKS)
         self.voice.page(*hooked.texts)
         for line in hooked.failed:
             if hooked.fatal:
@@ -125,12 +129,11 @@ class Boot:
         from entrypoint.page import chosen_lines, config_line, found_line
 
         lines = [f"found {found_line(seen.machine)}", *(f"chose {line}" for line in chosen_lines(seen.plan))]
-        config = config_line(seen.plan, f"{self.folder}/ds_config.json") if self.folder else None
+        config = config_line(seen.composed.ds_config(), f"{self.folder}/ds_config.json") if self.folder else None
         self.voice.page(*lines, *([f"wrote {config}"] if config else []))
 
     def _start(self, command: Command, seen: "Seen", environ: dict[str, str], facts: "ScriptFacts | None") -> int:
         from entrypoint.start import become, find_program
-        from rig.arguments import with_placeholder
 
         if command.kind == "page":
             self.voice.page("no command: docker run IMAGE train.py starts a script on all GPUs, bash a shell")
@@ -140,7 +143,7 @@ class Boot:
             return become(shell, (os.path.basename(shell),), environ, self.voice)
         words = command.argv[1:]
         if self.folder is not None:
-            words = with_placeholder(words, f"{self.folder}/ds_config.json")
+            words = tuple(word.replace(PLACEHOLDER, f"{self.folder}/ds_config.json") for word in words)
         if command.kind == "script":
             return self._script(command.path, words, seen, environ, facts)
         return become(command.path, (command.argv[0], *words), environ, self.voice)

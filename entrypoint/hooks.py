@@ -8,7 +8,6 @@ import os
 
 from rig.lean import NamedTuple
 
-FOLDER = "/etc/rig/boot.d"
 REQUIRED = ".required"
 # Set by the shell that sources a hook, and of no use to anybody after it.
 SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
@@ -24,7 +23,7 @@ class Hooked(NamedTuple):
     fatal: bool = False
 
 
-def run_hooks(environ: dict[str, str], scratch: str | None, folder: str = FOLDER) -> Hooked:
+def run_hooks(environ: dict[str, str], scratch: str | None, folder: str) -> Hooked:
     """Run the hooks of `folder`. `scratch` is a folder that can be written, for what a sourced hook exports."""
     try:
         names = sorted(os.listdir(folder))

@@ -5,16 +5,19 @@ import os
 from rig.detect import detect
 from rig.finding import Finding
 from rig.job import Node, World, read_world
-from rig.lean import Mapping, NamedTuple
+from rig.lean import TYPE_CHECKING, Mapping, NamedTuple
 from rig.machine import Machine
 from rig.plan import Plan
 from rig.plan.compose import Asked, Composed, make_plan
 from rig.plan.ds_model import Model, ModelError, parse_model
-from rig.platform import load_platform
 from rig.root import Live, Root
-from rig.scriptargs import ScriptFacts
 from rig.settings import Settings, SettingsError
 
+if TYPE_CHECKING:
+    from rig.platform import Platform
+    from rig.scriptargs import ScriptFacts
+
+PLATFORM = "/etc/rdma/network_topology.json"
 NCCL_CONF = "/etc/nccl.conf"
 PLANNED = "RIG_PLANNED"
 
@@ -39,7 +42,7 @@ def open_root(settings: Settings) -> Root:
     return Captured(settings.root)
 
 
-def look(settings: Settings, environ: Mapping[str, str], script: ScriptFacts | None = None) -> Seen:
+def look(settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | None" = None) -> Seen:
     """Detect, read who takes part, plan.
 
     `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows. Raises
@@ -48,7 +51,7 @@ def look(settings: Settings, environ: Mapping[str, str], script: ScriptFacts | N
     model = _model(settings)
     root = open_root(settings)
     machine = detect(root)
-    platform, strange = load_platform(root)
+    platform, strange = _platform(root)
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()
     world, unfit = read_world(environ, hostname=hostname, read=root.read, platform_nodes=listed)
@@ -56,6 +59,14 @@ def look(settings: Settings, environ: Mapping[str, str], script: ScriptFacts | N
     composed = make_plan(machine, world, asked, platform)
     plan = composed.plan._replace(findings=(*strange, *unfit, *composed.plan.findings))
     return Seen(machine, world, plan, composed)
+
+
+def _platform(root: Root) -> "tuple[Platform | None, tuple[Finding, ...]]":
+    if root.link(PLATFORM) is None:
+        return None, ()
+    from rig.platform import load_platform  # only where there is a file
+
+    return load_platform(root, PLATFORM)
 
 
 def _model(settings: Settings) -> Model:

@@ -1,8 +1,10 @@
 """The boot page: what was found, what was chosen and why, what starts. A few lines, pure text."""
 
-from rig.lean import Iterable
+from rig.lean import Any, Iterable, Mapping
 from rig.machine import UNLIMITED, Machine
-from rig.plan import Plan, Setting
+from rig.plan import Plan
+
+SHOWN = ("stage", "overlap_comm", "reduce_bucket_size", "stage3_prefetch_bucket_size")
 
 
 def found_line(machine: Machine) -> str:
@@ -65,17 +67,14 @@ def chosen_lines(plan: Plan) -> list[str]:
     return [f"{one.name}={one.value} ({one.source}: {one.reason})" for one in (*plan.nccl, *plan.environment)]
 
 
-def config_line(plan: Plan, path: str) -> str | None:
-    """The generated DeepSpeed config in one line; None where there is none."""
-    shown = [f"{one.name.rpartition('.')[2]} {_short(one.value)}" for one in plan.ds_config if _worth_showing(one)]
-    return f"{path}: {', '.join(shown)}" if shown else None
+def config_line(config: Mapping[str, Any], path: str) -> str:
+    """The generated DeepSpeed config in one line: the stage and what depends on the network."""
+    zero = config.get("zero_optimization", {})
+    shown = [f"{key} {_short(zero[key])}" for key in SHOWN if key in zero]
+    return f"{path}: ZeRO {', '.join(shown)}"
 
 
-def _worth_showing(one: Setting) -> bool:
-    return one.name.startswith("zero_optimization.") and not isinstance(one.value, (dict, list, tuple))
-
-
-def _short(value: object) -> str:
+def _short(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, int) and value >= 10000:

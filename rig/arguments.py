@@ -3,8 +3,6 @@
 from rig.lean import NamedTuple
 from rig.scriptargs import CONFIG_OPTIONS, ScriptFacts
 
-PLACEHOLDER = "{ds_config}"
-
 
 class Named(NamedTuple):
     """A config file among the words: `words[at]` is `prefix + path`."""
@@ -12,11 +10,6 @@ class Named(NamedTuple):
     at: int
     prefix: str
     path: str
-
-
-def with_placeholder(words: tuple[str, ...], path: str) -> tuple[str, ...]:
-    """The words with `{ds_config}` replaced by the path of the generated config."""
-    return tuple(word.replace(PLACEHOLDER, path) for word in words)
 
 
 def named_config(words: tuple[str, ...], facts: ScriptFacts | None) -> Named | None:
@@ -59,7 +52,7 @@ def missing_config(words: tuple[str, ...], facts: ScriptFacts | None, path: str)
     one, or hands one to DeepSpeed in its code."""
     if facts is None or facts.config_option is None or facts.config_in_code or named_config(words, facts) is not None:
         return ()
-    if any(PLACEHOLDER in word or path in word for word in words):
+    if any(path in word for word in words):
         return ()
     added = (facts.config_option, path)
     # add_config_arguments has both, and scripts ask the switch whether to use DeepSpeed at all.

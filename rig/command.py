@@ -2,6 +2,7 @@
 
 from rig.lean import Callable, NamedTuple
 
+PLACEHOLDER = "{ds_config}"  # in any command: the path of the generated DeepSpeed config
 NOT_FOUND = 127  # as a shell says it
 NOT_RUNNABLE = 126
 

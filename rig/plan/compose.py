@@ -8,12 +8,12 @@ from rig.plan.deepspeed import DsInputs, DsPlan, generated, plan_deepspeed
 from rig.plan.ds_inputs import inputs_of
 from rig.plan.ds_model import Model
 from rig.plan.launch import LaunchPlan, plan_launch
-from rig.plan.nccl import plan_nccl
-from rig.scriptargs import ScriptFacts
 from rig.settings import Settings
 
 if TYPE_CHECKING:
+    from rig.plan.nccl_facts import NcclPlan
     from rig.platform import Platform
+    from rig.scriptargs import ScriptFacts
 
 
 class Asked(NamedTuple):
@@ -23,7 +23,7 @@ class Asked(NamedTuple):
     environ: Mapping[str, str] = {}  # noqa: RUF012  never changed
     nccl_conf: Mapping[str, str] = {}  # noqa: RUF012
     settings: Settings = Settings()
-    script: ScriptFacts | None = None
+    script: "ScriptFacts | None" = None
     model: Model = Model()
 
 
@@ -47,22 +47,28 @@ def make_plan(machine: Machine, world: World, asked: Asked, platform: "Platform 
     """The plan for this node, each line with its source and reason."""
     launch = plan_launch(machine, world, asked.settings, asked.environ)
     told = {line.name: line.value for line in launch.ranks}
-    nodes = len(told["slots"])
-    user = {**asked.nccl_conf, **asked.environ}
-    nccl = plan_nccl(machine, platform=platform, user=user, nodes=nodes)
+    nccl = _nccl(machine, launch, asked, platform)
     inputs = _ds_inputs(machine, launch, asked)
     ds = plan_deepspeed(inputs)
-    # Without a GPU nothing of the job touches NCCL: its findings would be about a library that is not loaded.
-    heard = tuple(one for one in nccl.findings if one.outcome != "pass") if launch.gpus else ()
     plan = Plan(
         ranks=launch.ranks,
-        environment=(*launch.environment, *(nccl.environment if launch.gpus else ())),
-        nccl=nccl.conf if launch.gpus else (),
+        environment=(*launch.environment, *(nccl.environment if nccl else ())),
+        nccl=nccl.conf if nccl else (),
         ds_config=ds.settings,
         hostfile=tuple((node.name, slots) for node, slots in zip(world.nodes, told["slots"], strict=False)),
-        findings=(*launch.findings, *heard, *ds.advice),
+        findings=(*launch.findings, *(nccl.findings if nccl else ()), *ds.advice),
     )
     return Composed(plan, ds, inputs)
+
+
+def _nccl(machine: Machine, launch: LaunchPlan, asked: Asked, platform: "Platform | None") -> "NcclPlan | None":
+    """None where the job uses no GPU: then nothing of it touches NCCL, and its rules are not even imported."""
+    if not launch.gpus:
+        return None
+    from rig.plan.nccl import plan_nccl
+
+    nodes = next(len(line.value) for line in launch.ranks if line.name == "slots")
+    return plan_nccl(machine, platform=platform, user={**asked.nccl_conf, **asked.environ}, nodes=nodes)
 
 
 def _ds_inputs(machine: Machine, launch: LaunchPlan, asked: Asked) -> DsInputs:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.arguments import Named, local_rank, missing_config, named_config, with_config, with_placeholder
+from rig.arguments import Named, local_rank, missing_config, named_config, with_config
 from rig.scriptargs import ScriptFacts
 
 DEEPSPEED = ScriptFacts(config_option="--deepspeed_config", switch=True)
@@ -43,10 +43,6 @@ def test_only_the_path_changes(before: list[str], config: tuple[str, ...]) -> No
     changed = with_config(words, named, "b")
     assert with_config(changed, named, "a") == words
     assert named_config(changed, None) == named._replace(path="b")
-
-
-def test_the_placeholder_is_replaced_wherever_it_stands() -> None:
-    assert with_placeholder(("--ds={ds_config}", "x", "{ds_config}"), OURS) == (f"--ds={OURS}", "x", OURS)
 
 
 def test_a_script_that_takes_a_config_and_has_none_gets_ours() -> None:
