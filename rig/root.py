@@ -90,8 +90,11 @@ class Live:
         except (OSError, ValueError):
             return None
         try:
-            parts, left = [], READ_LIMIT
-            while left > 0 and (part := os.read(handle, min(left, 65536))):
+            text = os.read(handle, 4096)
+            if len(text) < 4096 and path.startswith("/sys/"):
+                return text.decode("utf-8", "replace")  # sysfs gives all it has at once, procfs may not
+            parts, left = [text], READ_LIMIT - len(text)
+            while text and left > 0 and (part := os.read(handle, min(left, 65536))):
                 parts.append(part)
                 left -= len(part)
         except OSError:

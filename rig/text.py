@@ -5,7 +5,8 @@ def line(text: str | None, longest: int = 256) -> str | None:
     """The first line without blanks around it; None when empty, unprintable (garbage) or longer than `longest`."""
     if not text:
         return None
-    first = text.split("\n", 1)[0].strip(" \t\r\0")
+    end = text.find("\n")
+    first = (text if end < 0 else text[:end]).strip(" \t\r\0")
     if not first or len(first) > longest or not first.isprintable() or "\ufffd" in first:
         return None
     return first
@@ -13,22 +14,24 @@ def line(text: str | None, longest: int = 256) -> str | None:
 
 def whole(text: str | None, low: int = 0, high: int = 1 << 62) -> int | None:
     """A decimal number with low <= number <= high; None otherwise. Kernels print -1 for many an unknown."""
-    first = line(text, 24)
-    if first is None or not first.isascii() or not first.removeprefix("-").isdigit():
+    if not text or len(text) > 40 or not text.isascii() or "_" in text:
+        return None  # int() takes 1_0 and digits of every script
+    try:
+        number = int(text)
+    except ValueError:
         return None
-    number = int(first)
     return number if low <= number <= high else None
 
 
 def hexadecimal(text: str | None, digits: int) -> str | None:
     """`0x10de` or `10DE` as exactly `digits` lower-case hex digits (zeros added in front); None otherwise."""
-    first = line(text, 24)
-    if first is None:
+    if not text or len(text) > 40 or not text.isascii() or "_" in text:
         return None
-    plain = first.lower().removeprefix("0x")
-    if not plain or len(plain) > digits or plain.strip("0123456789abcdef"):
+    try:
+        number = int(text, 16)
+    except ValueError:
         return None
-    return plain.rjust(digits, "0")
+    return f"{number:0{digits}x}" if 0 <= number < 1 << 4 * digits else None
 
 
 def is_bus_id(text: str) -> bool:
@@ -40,10 +43,9 @@ def is_bus_id(text: str) -> bool:
 
 def bus_id(text: str | None) -> str | None:
     """A PCI address as sysfs writes it; NVML writes `00000000:1B:00.0` for `0000:1b:00.0`. None when it is none."""
-    first = line(text, 24)
-    if first is None:
+    if not text or len(text) > 40:
         return None
-    low = first.lower()
+    low = text.strip().lower()
     if len(low) == 7:
         low = "0000:" + low
     if not is_bus_id(low):

@@ -27,7 +27,7 @@ def detect(root: Root, *, ask_driver: bool = True) -> Machine:
         asked = nvml.start(root)
 
     numas = {device.bus_id: device.numa for device in tree}
-    netdevs = tuple(dev._replace(numa=numas.get(dev.bus_id)) if dev.bus_id else dev for dev in netdevs)
+    netdevs = tuple(dev if (at := numas.get(dev.bus_id or "")) is None else dev._replace(numa=at) for dev in netdevs)
 
     status = surroundings.parse_status(root.read("/proc/self/status"))
     cpu, virtual = numa.read_cpu(root)

@@ -31,6 +31,14 @@ class Route(NamedTuple):
     metric: int
 
 
+class Known(NamedTuple):
+    """What is known of all interfaces together: addresses by interface, and who has the default route."""
+
+    ipv4: dict[str, tuple[str, ...]]
+    ipv6: dict[str, tuple[str, ...]]
+    defaults: set[str]
+
+
 def parse_uevent(text: str | None) -> dict[str, str]:
     """`INTERFACE=eth0`, `IFINDEX=2`, `DEVTYPE=vlan` lines."""
     return dict(entry.split("=", 1) for entry in (text or "").splitlines() if "=" in entry)
@@ -157,8 +165,8 @@ def bus_of(path: str) -> str | None:
     return next((part for part in reversed(path.split("/")) if is_bus_id(part)), None)
 
 
-def read_netdev(root: Root, name: str, uevent: dict[str, str]) -> NetDev:
-    """One interface without its addresses."""
+def read_netdev(root: Root, name: str, uevent: dict[str, str], known: Known) -> NetDev:
+    """One interface."""
     folder, read = f"{CLASS}{name}/", root.read
     path = root.link(CLASS + name) or ""
     bus = bus_of(path)
@@ -176,7 +184,10 @@ def read_netdev(root: Root, name: str, uevent: dict[str, str]) -> NetDev:
         ),
         whole(read(folder + "speed"), 1, 10_000_000),
         whole(read(folder + "mtu"), 1, 1 << 24),
-        bus_id=bus,
+        known.ipv4.get(name, ()),
+        known.ipv6.get(name, ()),
+        name in known.defaults,
+        bus,
         master=master.rpartition("/")[2] if master else None,
     )
 
@@ -184,8 +195,11 @@ def read_netdev(root: Root, name: str, uevent: dict[str, str]) -> NetDev:
 def read_netdevs(root: Root) -> tuple[NetDev, ...]:
     """All interfaces of this network namespace by ifindex, which is the order of getifaddrs and of NCCL."""
     found: list[tuple[int, NetDev]] = []
-    ipv4, ipv6 = parse_ipv4(root.ipv4()), parse_ipv6(root.read("/proc/net/if_inet6"))
-    ways = best(parse_routes(root.read("/proc/net/route"))) or best(parse_routes6(root.read("/proc/net/ipv6_route")))
+    known = Known(
+        parse_ipv4(root.ipv4()),
+        parse_ipv6(root.read("/proc/net/if_inet6")),
+        best(parse_routes(root.read("/proc/net/route"))) or best(parse_routes6(root.read("/proc/net/ipv6_route"))),
+    )
     for name in root.ls(CLASS[:-1])[:INTERFACES_AT_MOST]:
         if name == "bonding_masters":
             continue  # a file of the bonding driver among the interfaces
@@ -193,8 +207,5 @@ def read_netdevs(root: Root) -> tuple[NetDev, ...]:
         index = whole(uevent.get("IFINDEX"), 1)
         if index is None:
             index = whole(root.read(f"{CLASS}{name}/ifindex"), 1)
-        device = read_netdev(root, name, uevent)._replace(
-            ipv4=ipv4.get(name, ()), ipv6=ipv6.get(name, ()), default_route=name in ways
-        )
-        found.append((index if index is not None else 1 << 31, device))
+        found.append((index if index is not None else 1 << 31, read_netdev(root, name, uevent, known)))
     return tuple(device for _, device in sorted(found, key=lambda pair: (pair[0], pair[1].name)))

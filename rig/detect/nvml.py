@@ -37,11 +37,11 @@ def parse(collected: Collected) -> Answer:
     error = driver = None
     gpus: dict[int, dict[str, tuple[str, ...]]] = {}
     asking: str | None = None
-    for entry in collected.output.splitlines():
+    for entry in collected.output.split("\n"):
         first, _, rest = entry.partition(" ")
-        index = whole(first, 0, GPUS_AT_MOST - 1)
-        key, _, value = rest.partition(" ")
-        if index is not None and key:
+        index = whole(first, 0, GPUS_AT_MOST - 1) if entry[:1].isdigit() else None
+        if index is not None and rest:
+            key, _, value = rest.partition(" ")
             facts = gpus.setdefault(index, {})
             facts[key] = (*facts.get(key, ()), value)
         elif first == "driver":
@@ -95,7 +95,7 @@ def parse_peers(facts: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
 
 def with_answer(gpu: Gpu, facts: dict[str, tuple[str, ...]], others: tuple[str, ...]) -> Gpu:
     """One GPU with what the driver said about it; files keep the word where the driver is silent."""
-    ends = facts.get("nvlink", ())  # the bus id at the far end of each active link, or `switch`
+    ends = [entry.partition(" ")[2] for entry in facts.get("nvlink", ())]  # `12 0000:0f:00.0`, `18 switch`
     switch = "switch" in ends if ends else None
     peers = parse_peers(facts)
     reached = others if switch else tuple(dict.fromkeys(end for end in map(bus_id, ends) if end in others))
@@ -104,7 +104,7 @@ def with_answer(gpu: Gpu, facts: dict[str, tuple[str, ...]], others: tuple[str, 
         uuid=_one(facts, "uuid") or gpu.uuid,
         memory_bytes=whole(_one(facts, "memory"), 1, 1 << 44) or gpu.memory_bytes,
         capability=parse_capability(_one(facts, "capability")) or gpu.capability,
-        nvlinks=len(ends) if "nvlinks" in facts else gpu.nvlinks,
+        nvlinks=whole(_one(facts, "nvlinks"), 0, 1000),
         nvlink_peers=reached or gpu.nvlink_peers,
         p2p=None if peers is None else bool(peers),
         mig=_yes(facts, "mig"),

@@ -3,7 +3,7 @@
 Prints a line a fact as soon as it is known, so that an answer that breaks off names the GPU that did not answer:
 `driver VERSION`, `asking INDEX` before a GPU is asked, `INDEX KEY VALUE`, `error TEXT`, `absent` where there is no NVML
 library, and `end` last. Keys: bus_id, name, uuid, memory (bytes), capability, mig, ecc, persistence, c2c, nvlinks,
-nvlink (once for each active link: the far bus id or `switch`), p2p BUS READ WRITE (once for each other GPU).
+nvlink (COUNT and the far end, a bus id or `switch`), p2p BUS READ WRITE (once for each other GPU).
 
 Source: NVIDIA Management Library API reference (nvml.h); the structures and numbers below are from there.
 """
@@ -119,10 +119,14 @@ def links(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
         return
     active = [link for link, state in enumerate(states) if state == 1]
     yield "nvlinks", len(active)
+    ends: dict[str, int] = {}
     for link in active:
         kind = nvml.number("nvmlDeviceGetNvLinkRemoteDeviceType", device, ctypes.c_uint(link))
         far = nvml.bus("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, ctypes.c_uint(link))
-        yield "nvlink", "switch" if kind == REMOTE_IS_SWITCH else far or "unknown"
+        end = "switch" if kind == REMOTE_IS_SWITCH else far or "unknown"
+        ends[end] = ends.get(end, 0) + 1
+    for end, count in ends.items():
+        yield "nvlink", f"{count} {end}"
 
 
 def peers(nvml: Nvml, device: Any, others: list[tuple[str, Any]]) -> Iterator[tuple[str, object]]:

@@ -56,73 +56,103 @@ def parse_numa(text: str | None) -> int | None:
     return whole(text, 0, 1023)
 
 
-def parse_bus_table(text: str | None) -> tuple[tuple[str, str], ...] | None:
-    """(`BB:DD.F`, vendor) of each device in /proc/bus/pci/devices, which has no domains; None when it is another text.
+def parse_bus_table(text: str | None, makers: tuple[str, ...] = MAKERS) -> set[str] | None:
+    """`BB:DD.F` of each device of `makers` in /proc/bus/pci/devices (it has no domains); None when it is another text.
 
     A line begins `1b00\\t10de2330\\t...`: bus and device-function, vendor and device. One read instead of hundreds.
     """
-    found = []
-    for entry in (text or "").splitlines():
-        where, _, rest = entry.partition("\t")
-        bus, what = hexadecimal(where, 4), hexadecimal(rest.partition("\t")[0], 8)
-        if bus is None or what is None:
-            return None
-        slot = int(bus[2:], 16)
-        found.append((f"{bus[:2]}:{slot >> 3:02x}.{slot & 7}", what[:4]))
-    return tuple(found) or None
+    if not text or text[4:5] != "\t":
+        return None
+    found = set()
+    for entry in text.split("\n"):
+        if entry[5:9] in makers:
+            slot = hexadecimal(entry[:4], 4)
+            if slot is None:
+                return None
+            number = int(slot[2:], 16)
+            found.add(f"{slot[:2]}:{number >> 3:02x}.{number & 7}")
+    return found
 
 
 def candidates(root: Root, names: list[str]) -> list[str]:
     """Bus ids of devices of MAKERS."""
-    table = parse_bus_table(root.read("/proc/bus/pci/devices"))
-    if table is not None:
-        tails = {tail for tail, vendor in table if vendor in MAKERS}
-        names = [name for name in names if name[-7:] in tails]
+    tails = parse_bus_table(root.read("/proc/bus/pci/devices"))
+    if tails is not None:
+        return [name for name in names if name[-7:] in tails]
     return [name for name in names if hexadecimal(root.read(f"{DEVICES}{name}/vendor"), 4) in MAKERS]
 
 
-def wanted(root: Root, name: str) -> bool:
-    """Display and 3D controllers (03), bridges that are NVSwitches (0680), network controllers (02)."""
-    code = hexadecimal(root.read(f"{DEVICES}{name}/class"), 6)
-    return code is not None and (code[:2] in ("02", "03") or code[:4] == "0680")
+def wanted(device: PciDevice) -> bool:
+    """Display and 3D controllers (03), NVSwitches (0680), network controllers (02) of MAKERS."""
+    code = device.class_code or ""
+    return device.vendor in MAKERS and (code[:2] in ("02", "03") or code[:4] == "0680")
+
+
+def parse_uevent(text: str | None) -> dict[str, str]:
+    """`PCI_CLASS=30200`, `PCI_ID=10DE:2330`, `PCI_SUBSYS_ID=10DE:16C1`: four files in one. Source: pci_uevent()."""
+    return dict(entry.split("=", 1) for entry in (text or "").split("\n") if "=" in entry)
+
+
+def parse_ids(text: str | None) -> tuple[str | None, str | None]:
+    """`10DE:2330` as two texts of four hex digits."""
+    vendor, _, device = (text or "").partition(":")
+    return hexadecimal(vendor, 4), hexadecimal(device, 4)
+
+
+def read_ids(
+    root: Root, folder: str
+) -> tuple[str | None, tuple[str | None, str | None], tuple[str | None, str | None]]:
+    """(class, (vendor, device), subsystem) of a function; the subsystem only of Broadcom's, whose switches need it."""
+    read, told = root.read, parse_uevent(root.read(folder + "uevent"))
+    code, ids = hexadecimal(told.get("PCI_CLASS"), 6), parse_ids(told.get("PCI_ID"))
+    subsystem: tuple[str | None, str | None] = (None, None)
+    if code is None:
+        code = hexadecimal(read(folder + "class"), 6)
+    if None in ids:
+        ids = (hexadecimal(read(folder + "vendor"), 4), hexadecimal(read(folder + "device"), 4))
+    if ids[0] == "1000":
+        subsystem = parse_ids(told.get("PCI_SUBSYS_ID"))
+        if None in subsystem:
+            subsystem = (
+                hexadecimal(read(folder + "subsystem_vendor"), 4),
+                hexadecimal(read(folder + "subsystem_device"), 4),
+            )
+    return code, ids, subsystem
 
 
 def read_device(root: Root, name: str, root_name: str | None, parent: str | None) -> PciDevice:
     """One function's facts."""
     read, folder = root.read, f"{DEVICES}{name}/"
-    vendor = hexadecimal(read(folder + "vendor"), 4)
-    broadcom = vendor == "1000"  # only its switches need the subsystem
+    code, ids, subsystem = read_ids(root, folder)
     return PciDevice(
         name,
         parent,
         root_name,
-        hexadecimal(read(folder + "class"), 6),
-        vendor,
-        hexadecimal(read(folder + "device"), 4),
+        code,
+        *ids,
         parse_numa(read(folder + "numa_node")),
         parse_speed(read(folder + "current_link_speed")),
         parse_width(read(folder + "current_link_width")),
         parse_speed(read(folder + "max_link_speed")),
         parse_width(read(folder + "max_link_width")),
         None,
-        hexadecimal(read(folder + "subsystem_vendor"), 4) if broadcom else None,
-        hexadecimal(read(folder + "subsystem_device"), 4) if broadcom else None,
+        *subsystem,
     )
 
 
 def read_tree(root: Root, also: Iterable[str], names: list[str] | None = None) -> tuple[PciDevice, ...]:
     """GPUs, NVSwitches, network controllers of MAKERS, the devices named in `also`, and every bridge above them."""
     present = root.ls(DEVICES[:-1]) if names is None else names
-    known = set(present)
-    chosen = [name for name in candidates(root, present) if wanted(root, name)]
-    chosen += [name for name in also if name in known]
+    known, asked = set(present), set(also)
     found: dict[str, PciDevice] = {}
-    for name in chosen:
-        if name in found:
-            continue
+    for name in dict.fromkeys((*candidates(root, present), *(name for name in asked if name in known))):
         host, above = parse_parents(root.link(DEVICES + name))
+        device = read_device(root, name, host, above[-1] if above else None)
+        if name not in asked and not wanted(device):
+            continue
+        found[name] = device
         parent = None
-        for bridge in (*above, name):
+        for bridge in above:
             if bridge not in found:
                 found[bridge] = read_device(root, bridge, host, parent)
             parent = bridge
@@ -155,12 +185,11 @@ def read_extended(root: Root, name: str) -> dict[int, bytes]:
 
 def with_acs(root: Root, tree: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:
     """The tree with `acs_redirects` on bridges. Ask only as root with CAP_SYS_ADMIN: nobody else may read so far."""
-    return tuple(
-        item._replace(acs_redirects=parse_acs(read_extended(root, item.bus_id)))
-        if item.class_code == "060400"
-        else item
-        for item in tree
-    )
+    made = []
+    for item in tree:
+        redirects = parse_acs(read_extended(root, item.bus_id)) if item.class_code == "060400" else None
+        made.append(item if redirects is None else item._replace(acs_redirects=redirects))
+    return tuple(made)
 
 
 def parse_iommu(units: list[str], group_type: str | None, cmdline: str | None) -> str | None:
