@@ -10,6 +10,7 @@ from rig.machine import Gpu, Kernel, Machine
 from rig.plan import Setting
 from rig.plan.hca import is_efa
 from rig.plan.nccl_facts import Candidate, GpuGdr, Say, Scene, Version, listed, say
+from rig.plan.nccl_heard import listen
 from rig.plan.nccl_paths import NEAR, declared, nearest, rank
 from rig.plan.nccl_vars import PEERMEM_MODULE_FILE, dotted
 
@@ -114,7 +115,7 @@ def plan_gdr(scene: Scene, chosen: tuple[Candidate, ...], topo_file: bool) -> Gd
     if not chosen:
         return GdrPlan()
     peermem, dmabuf = peermem_gate(scene.machine.kernel, scene.version), dmabuf_gate(scene)
-    gate2 = _either(peermem, dmabuf)
+    gate2 = False if listen(scene.symptoms).gdr_disabled else _either(peermem, dmabuf)
     limit, source = limit_of(scene)
     settings = c2c_settings(scene) if source == "default" else ()
     redirected = acs_between(scene.machine)

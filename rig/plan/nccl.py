@@ -91,12 +91,11 @@ def hca_setting(scene: Scene, choice: Choice) -> tuple[tuple[Setting, ...], tupl
     if not chosen or not choice.decided or not (others or _other_ports(choice)):
         return (), ()
     said: tuple[Say, ...] = ()
-    trapped = tuple(
-        name for name in chosen if any(other.startswith(name) for other in (*others, *chosen) if other != name)
-    )
-    if trapped:
-        text = f"{trapped[0]} is also the beginning of other names: the list must be exact (=)"
-        said = (say("HCA_NEEDS_EXACT", text, subject=trapped[0]),)
+    every = (*chosen, *others)
+    trap = next(((one, other) for one in every for other in every if one != other and other.startswith(one)), None)
+    if trap is not None:
+        text = f"{trap[0]} is also the beginning of {trap[1]}: the list must be exact (=)"
+        said = (say("HCA_NEEDS_EXACT", text, subject=trap[0]),)
     reason = f"{len(chosen)} of {len(chosen) + len(others)} RDMA devices carry the job's traffic"
     return (Setting("NCCL_IB_HCA", exact_list(_with_ports(choice)), "detection", reason),), said
 

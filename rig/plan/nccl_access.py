@@ -142,7 +142,7 @@ def efa(scene: Scene) -> tuple[Say, ...]:
         return (say("EFA_NEEDS_PLUGIN", text, verdict=missing, domain="image", subject=listed(devices), fix=fix),)
     place = scene.machine.surroundings
     family = (place.instance or "").lower().partition(".")[0]
-    if place.cloud == "aws" and family.startswith(EFA_INSTANCES) or _named_ofi(scene):
+    if place.cloud == "aws" and family.startswith(EFA_INSTANCES):
         text = f"{place.instance or 'This machine'} has EFA, and none of it is visible here"
         fix = "Map the devices: --device=/dev/infiniband/uverbs0 ... (Kubernetes: vpc.amazonaws.com/efa)"
         return (say("EFA_NOT_IN_CONTAINER", text, verdict="degraded", domain="user", fix=fix),)
@@ -154,22 +154,24 @@ def ofi_plugin(scene: Scene) -> bool:
     return bool(scene.machine.libraries.net_plugins)
 
 
-def _named_ofi(scene: Scene) -> bool:
-    return any("ofi" in name for name in scene.machine.libraries.net_plugins) and not transports(scene)
-
-
 def vendor_plugin(scene: Scene) -> tuple[Say, ...]:
     """Data interfaces of a provider whose fast path is a plugin of its own (GCP's TCPX, TCPXO, gIB)."""
     place = scene.machine.surroundings
     if place.cloud != "gcp" or transports(scene):
         return ()
     data = [dev.name for dev in scene.machine.netdevs if dev.kind != "loopback" and not dev.default_route and dev.ipv4]
-    plugins = [name for name in scene.machine.libraries.net_plugins if "fastsocket" not in name.lower()]
-    if len(data) < 3 or plugins:
+    if len(data) < 3 or _has_gcp_plugin(scene):
         return ()
     text = f"{listed(data)}: data interfaces that only the provider's NCCL plugin drives at full rate"
     fix = "Install the provider's GPUDirect plugin (TCPX, TCPXO or gIB) and its settings in the image"
     return (say("VENDOR_PLUGIN_NEEDED", text, verdict="degraded", domain="image", fix=fix),)
+
+
+def _has_gcp_plugin(scene: Scene) -> bool:
+    """FastSocket is a plugin too, but not the fast path: only the folders and variables of the others count."""
+    words = ("tcpx", "fastrak", "gib", "gpudirect")
+    found = (*scene.machine.libraries.net_plugins, *(name for name in scene.user if name != "NCCL_DEBUG"))
+    return any(word in name.lower() for name in found for word in words)
 
 
 RULES: tuple[Callable[[Scene], tuple[Say, ...]], ...] = (

@@ -12,7 +12,7 @@ _FAILED = (
 )  # fmt: skip
 _RETRY = ("status 12", "status=12", "error 12", "retry exceeded", "vendor err 129", "vendor error 129", "retry exc")
 _UNREACHABLE = ("network is unreachable", "no route to host", "network unreachable", "enetunreach")
-_GDR_OFF = ("gpu direct rdma disabled", "gdr disabled", "gdr is disabled", "gdr off", "gdrdma disabled")
+_GDR_OFF = ("gpu direct rdma disabled", "gdr disabled", "gdr is disabled", "gdrdma disabled")
 _V1_ONLY = (
     "index 0 only",
     "only with index 0",

@@ -19,7 +19,13 @@ def measure_paths(machine: Machine) -> Mapping[tuple[str, str], str | None]:
     known = tree(machine.pci)
     hca_buses = {hca.bus_id for hca in machine.hcas if hca.bus_id is not None}
     gpu_buses = {gpu.bus_id for gpu in machine.gpus if gpu.bus_id is not None}
-    return {(gpu, hca): path_class(known, gpu, hca) for gpu in gpu_buses for hca in hca_buses}
+    found = {}
+    for gpu in gpu_buses:
+        for hca in hca_buses:
+            kind = path_class(known, gpu, hca)
+            # without a common switch the path leads through a CPU at least, even where one NUMA node is not known
+            found[gpu, hca] = "PHB" if kind is None and gpu in known and hca in known else kind
+    return found
 
 
 def between(scene: Scene, gpu: Gpu, hca: Hca) -> str | None:

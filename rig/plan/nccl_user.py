@@ -145,7 +145,7 @@ def unread_files(scene: Scene, right: Right) -> tuple[Say, ...]:
         return ()
     text = f"{listed(lost)} is set where launched ranks do not read it (/etc/environment and profiles need a login)"
     fix = "Leave it to this node's nccl.conf, which rig writes, or export it in the launching shell"
-    return (say("ENV_NOT_PROPAGATED", text, verdict="misconfigured", domain="user", subject=listed(lost), fix=fix),)
+    return (say("ENV_NOT_PROPAGATED", text, verdict="misconfigured", domain="user", got=lost, fix=fix),)
 
 
 def default_gid(scene: Scene, right: Right) -> tuple[Say, ...]:
