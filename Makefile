@@ -29,10 +29,10 @@ lock: $(ENV) ## Write requirements/*.txt anew from the .in files and pins.toml
 	$(PY) -m factory lock
 
 bench-build: $(ENV) ## Our build against a plain Dockerfile, side by side
-	$(PY) bench/build.py
+	$(PY) -m bench.build
 
 bench-boot: image ## The boot against a bare interpreter and a bypassed entrypoint
-	$(PY) bench/boot.py
+	$(PY) -m bench.boot
 
 clean: ## Remove the environment and what builds left in this folder (images stay: docker rmi)
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis

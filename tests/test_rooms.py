@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "checks": {"rig"},
     "entrypoint": {"rig", "checks"},
     "factory": {"rig"},
-    "bench": {"rig"},
+    "bench": {"rig", "factory"},
 }
 # Third-party code that a room may use; the rest is the standard library.
 THIRD_PARTY = {
