@@ -132,7 +132,7 @@ def _block(tree: Tree, folder: str, text: str) -> Callable[[list[str]], None] | 
     name, _, rest = text[2:].partition(" ")
     sign, _, value = rest.partition(" ")
     plain = unescape(name)
-    for one in expand(plain) if ".." in plain else (plain,):
+    for one in expand(name) if ".." in name else (plain,):
         if not one or "/" in one or one in (".", ".."):
             raise ValueError(f"{one!r} is no file name")
         names[one] = None
@@ -274,6 +274,8 @@ class Captured:
 def open_root(path: str) -> Root:
     """A folder laid out like a machine, or a capture. ValueError, in one line, when it is neither."""
     if os.path.isdir(path):
+        if not any(os.path.isdir(os.path.join(path, name)) for name in ("sys", "proc")):
+            raise ValueError(f"{path}: neither sys nor proc is in this folder")
         return Live(os.path.abspath(path))
     try:
         return Captured(path)

@@ -28,7 +28,7 @@ def dgx_a100() -> Paper:
     cards = (("0c", "12"), ("4b", "54"), ("8d", "94"), ("ba", "cc"))
     hcas: list[tuple[str, str]] = []
     for at, (pair, nics, numa) in enumerate(zip(gpus, cards, numas, strict=True)):
-        base = 0x40 * at
+        base = (0x00, 0x40, 0x80, 0xB0)[at]
         port = paper.bridge(
             f"/sys/devices/pci0000:{base:02x}", f"0000:{base:02x}:01.1", ids="1022:1483", numa=numa, link="16.0 16"
         )
@@ -40,7 +40,7 @@ def dgx_a100() -> Paper:
             numa=numa,
         )
         for side, down in enumerate(downs):
-            inner = base + 3 + 16 * side
+            inner = base + 3 + 5 * side
             top, nic = paper.switch(
                 down,
                 f"0000:{inner:02x}:00.0",
@@ -98,7 +98,7 @@ def dgx_a100() -> Paper:
                 f"mlx5_{number}",
                 rate=200,
                 guid=number + 1,
-                gids=(f"0,{gid_local(number + 1)},?,?",),
+                gids=(f"0,{gid_local(number + 1)},IB/RoCE v1,?",),
                 table=8,
                 kind="MT4123",
             )
@@ -126,6 +126,7 @@ def dgx_a100() -> Paper:
     paper.file("/sys/module/nvidia_peermem/version", "535.129.03")
     paper.process(memlock="unlimited", cpus="0-255", caps=PRIVILEGED, shm_gib=503)
     paper.cgroup()
+    paper.iommu("identity", "ivhd0", "ivhd1", "ivhd2", "ivhd3")
     paper.dmi("NVIDIA", "DGXA100 920-23687-2530-000")
     paper.filler(150)
     return paper
@@ -195,12 +196,13 @@ def h100_ib() -> Paper:
             mtu=4092,
             ipv4=f"198.51.100.{at + 1}/24",
         )
-        paper.hca(folder, f"mlx5_{at}", rate=400, guid=at + 1, gids=(f"0,{gid_local(at + 1)},?,?",), table=8)
+        paper.hca(folder, f"mlx5_{at}", rate=400, guid=at + 1, gids=(f"0,{gid_local(at + 1)},IB/RoCE v1,?",), table=8)
     paper.kernel("5.15.0-105-generic", *IB, "nvidia_peermem", "gdrdrv", cmdline="iommu=pt pci=realloc=off")
     paper.file("/boot/config-5.15.0-105-generic", "CONFIG_PCI_P2PDMA=y")
     paper.file("/sys/module/nvidia_peermem/version", "550.54.15")
     paper.process(memlock="unlimited", cpus="0-223", caps=PRIVILEGED, shm_gib=1007)
     paper.cgroup()
+    paper.iommu("identity", *(f"dmar{number}" for number in range(10)))
     paper.dmi("Supermicro", "SYS-821GE-TNHR")
     paper.image()
     paper.filler(180)
@@ -223,7 +225,10 @@ def h100_roce() -> Paper:
         bond, address = f"bond{at}", f"198.51.100.{16 * at + 2}"
         paper.netdev(bond, devtype="bond", speed=400000, mtu=9000, ipv4=f"{address}/28")
         paper.netdev(f"ens{at + 1}f0np0", above=folder, speed=200000, mtu=9000, master=bond)
-        paper.netdev(f"ens{at + 1}f1np1", above=folder, speed=200000, mtu=9000, master=bond)
+        second = paper.pci(
+            folder.rpartition("/")[0], f"{folder[-12:-1]}1", code="020000", ids="15b3:1021", numa=(at - 1) // 4
+        )
+        paper.netdev(f"ens{at + 1}f1np1", above=second, speed=200000, mtu=9000, master=bond)
         paper.hca(folder, f"mlx5_bond_{at}", layer="Ethernet", rate=400, guid=at, gids=roce(address, bond, at))
     paper.kernel("6.8.0-40-generic", *IB, "bonding", "nvidia_peermem")
     paper.file("/sys/module/nvidia_peermem/version", "550.54.15")
@@ -275,7 +280,9 @@ def vm_flat() -> Paper:
     for at in range(4):
         folder = paper.pci(bus, f"0000:00:{at + 9:02x}.0", code="020700", ids="15b3:101e", link="2.5 16")
         paper.netdev(f"ib{at}", above=folder, arp=32, mtu=4092, speed=400000)
-        paper.hca(folder, f"mlx5_{at}", guid=at + 1, gids=(f"0,{gid_local(at + 1)},?,?",), table=8, kind="MT4126")
+        paper.hca(
+            folder, f"mlx5_{at}", guid=at + 1, gids=(f"0,{gid_local(at + 1)},IB/RoCE v1,?",), table=8, kind="MT4126"
+        )
     paper.driver("535.129.03")
     paper.answer(capability="9.0", links=18, p2p=0)
     paper.nodes(("0-103",), 960)

@@ -90,6 +90,14 @@ class Paper:
         top = self.bridge(above, up, ids=ids, numa=numa)
         return [self.bridge(top, down, ids=ids, numa=numa) for down in downs]
 
+    def iommu(self, group: str, *units: str) -> None:
+        """Units of the IOMMU and the type of every function's group."""
+        self.names("/sys/class/iommu", *units)
+        for bus, _, _ in self.buses:
+            folder = self.tree.links.get(f"/sys/bus/pci/devices/{bus}")
+            if folder is not None:
+                self.file(f"{folder}/iommu_group/type", group)
+
     def filler(self, count: int) -> None:
         """Devices that every server has and nobody asks about."""
         for number in range(count):
@@ -207,7 +215,7 @@ class Paper:
         if master:
             self.link(f"{folder}/master", f"/sys/devices/virtual/net/{master}")
         self.addresses += [f"{name} {ipv4}"] if ipv4 else []
-        self.inet6 += [f"{ipv6} {self.interfaces:02x} 40 20 80 {name}"] if ipv6 else []
+        self.inet6 += [f"{ipv6} {self.interfaces:02x} {'80' if name == 'lo' else '40'} 20 80 {name}"] if ipv6 else []
         self.routes += [f"{name}\t00000000\t00000000\t0003\t0\t0\t100\t00000000\t0\t0\t0"] if default else []
 
     def loopback(self) -> None:
@@ -243,6 +251,7 @@ class Paper:
             "/proc/self/status", "Uid:\t0\t0\t0\t0", f"CapEff:\t{caps}", "Seccomp:\t2", f"Cpus_allowed_list:\t{cpus}"
         )
         self.file("/proc/self/cgroup", cgroup)
+        self.file("/sys/devices/system/cpu/online", cpus)
         self.tree.folder("/dev/shm")
         self.tree.spaces["/dev/shm"] = Space(int(shm_gib * GIB), int(shm_gib * GIB))
 
