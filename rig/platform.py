@@ -1,8 +1,8 @@
 """/etc/rdma/network_topology.json: what the owner of a machine knows of its network and no file of the kernel tells.
 
-Intent comes from here (role, rail, traffic class, subnet, the provider's settings, names of the nodes); facts (state, speed,
-presence) come from detection. A file that is broken in any place is ignored as a whole with one line; the boot goes on.
-The format is docs/network_topology.schema.json, in words docs/platform-file.md.
+Intent comes from here (role, rail, traffic class, subnet, the provider's settings, names of the nodes); facts (state,
+speed, presence) come from detection. A file that is broken in any place is ignored as a whole with one line; the boot
+goes on. The format is docs/network_topology.schema.json, in words docs/platform-file.md.
 """
 
 from rig.finding import Finding
@@ -15,7 +15,7 @@ SCHEMA_VERSION = 1
 
 class PlatformGpu(NamedTuple):
     bus_id: str
-    index: int | None = None
+    index: int | None = None  # type: ignore[assignment]
     numa: int | None = None
     nvlink_domain: str | None = None
 
@@ -83,7 +83,8 @@ class Platform(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with a file: the key's path (`nics[2].role`), the statement, the remedy. `fatal`: the file is ignored."""
+    """What is wrong with a file: the key's path (`nics[2].role`), the statement, the remedy. `fatal`: the file is
+    ignored."""
 
     key: str
     text: str
@@ -92,7 +93,8 @@ class Problem(NamedTuple):
 
 
 def load_platform(root: Root, path: str = PATH) -> tuple[Platform | None, tuple[Finding, ...]]:
-    """The machine's platform file, checked. (None, ()) where there is none; (None, one finding) where it cannot be used.
+    """The machine's platform file, checked. (None, ()) where there is none; (None, one finding) where it cannot be
+    used.
 
     Never raises. A symbolic link may lead to a file in the same folder (as Kubernetes mounts do), not elsewhere.
     """
@@ -153,23 +155,26 @@ def _glob(pattern: str, name: str) -> bool:
 def _with_files(root: Root, platform: Platform) -> tuple[Platform, tuple[Problem, ...]]:
     """Drop files that are missing or that others could have written; read the bus ids of the topology file."""
     refused = []
-    trusted = getattr(root, "trusted", None)
-    for key in ("topo_file", "graph_file"):
-        path = getattr(platform, key)
-        if path is None:
-            continue
-        problem = None
-        if root.link(path) is None:
-            problem = Problem(f"nccl.{key}", f"{path} does not exist", "Mount the file, or leave the key out", False)
-        elif trusted is not None and trusted(path) is False:
-            text = f"{path} could be written by others"
-            problem = Problem(f"nccl.{key}", text, "Make it owned by root and not writable for all", False)
-        if problem is not None:
-            refused.append(problem)
-            platform = platform._replace(**{key: None})
+    if (problem := _unfit(root, "topo_file", platform.topo_file)) is not None:
+        platform, refused = platform._replace(topo_file=None), [problem]
+    if (problem := _unfit(root, "graph_file", platform.graph_file)) is not None:
+        platform, refused = platform._replace(graph_file=None), [*refused, problem]
     if platform.topo_file is not None:
         platform = platform._replace(topo_buses=buses_of(root.read(platform.topo_file) or ""))
     return platform, tuple(refused)
+
+
+def _unfit(root: Root, key: str, path: str | None) -> Problem | None:
+    """Why a file that the platform file names is not used."""
+    if path is None:
+        return None
+    if root.link(path) is None:
+        return Problem(f"nccl.{key}", f"{path} does not exist", "Mount the file, or leave the key out", False)
+    trusted = getattr(root, "trusted", None)  # only a running machine knows owners
+    if trusted is not None and trusted(path) is False:
+        text, fix = f"{path} could be written by others", "Make it owned by root and not writable for all"
+        return Problem(f"nccl.{key}", text, fix, False)
+    return None
 
 
 def buses_of(xml: str) -> tuple[str, ...]:

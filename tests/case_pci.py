@@ -1,6 +1,7 @@
 """Where the devices of a case sit in the PCI tree: only what the case tells.
 
-A switch of a case is what NCCL sees: in sysfs it is an upstream port with a downstream port below it, under a root port.
+A switch of a case is what NCCL sees: in sysfs it is an upstream port with a downstream port below it, under a root
+port.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ class Device(NamedTuple):
 
 
 class Places(NamedTuple):
-    """`devices`: bus id -> its folder, for what is in the tree. `names`: HCA -> bus id there. `slots`: HCA -> bus id that is
-    known (or stands for what is known of cards) without a place. `gpu_buses`: one for each GPU of the case."""
+    """`devices`: bus id -> its folder, for what is in the tree. `names`: HCA -> bus id there. `slots`: HCA -> bus id
+    that is known (or stands for what is known of cards) without a place. `gpu_buses`: one for each GPU of the case."""
 
     devices: dict[str, Device]
     names: dict[str, str]
@@ -42,7 +43,8 @@ class Places(NamedTuple):
 
 
 def placed(case: Case) -> Places:
-    """Put devices where they are told to be: under the switches of the case, a root port, at a distance, on a guest's bus."""
+    """Put devices where they are told to be: under the switches of the case, a root port, at a distance, on a guest's
+    bus."""
     machine = case["machine"]
     gpus, rdma, guest = machine["gpus"] or [], machine["rdma"] or [], machine["platform"] == "vm"
     buses = [gpu["bus_id"] or f"00f0:{index + 1:02x}:00.0" for index, gpu in enumerate(gpus)]
@@ -73,7 +75,8 @@ def placed(case: Case) -> Places:
 
 
 class Cards:
-    """Bus ids of HCAs: those told, a further function for a second port of a card, a slot of its own for another card."""
+    """Bus ids of HCAs: those told, a further function for a second port of a card, a slot of its own for another
+    card."""
 
     def __init__(self, two_slots: bool) -> None:
         self.two_slots = two_slots
@@ -196,7 +199,8 @@ def ids_of(text: str | None) -> dict[str, str]:
 
 
 def told_distances(case: Case, gpu_buses: list[str]) -> list[tuple[str, str, str]]:
-    """(class, GPU's bus id, HCA) from `distance`: {"GPU0": {"mlx5_0": "PIX"}}, {"GPU0": {"all": "PHB"}}, {"all": "SYS"}."""
+    """(class, GPU's bus id, HCA) from `distance`: {"GPU0": {"mlx5_0": "PIX"}}, {"GPU0": {"all": "PHB"}}, {"all":
+    "SYS"}."""
     distance = case["machine"]["distance"] or {}
     gpus = {f"GPU{gpu['index']}": bus for gpu, bus in zip(case["machine"]["gpus"] or [], gpu_buses, strict=True)}
     hcas = [device["name"] for device in case["machine"]["rdma"] or []]

@@ -1,4 +1,5 @@
-"""Machines from public reports with known answers (tests/cases, or the folder in RIG_CASES), planned from kernel files."""
+"""Machines from public reports with known answers (tests/cases, or the folder in RIG_CASES), planned from kernel
+files."""
 
 import glob
 import json
@@ -118,7 +119,7 @@ def test_a_reported_machine_gets_the_known_answer(case: dict[str, Any]) -> None:
         assert dict(plan.gid_index).get(hca) == index
     if expected["socket_if"] is not None:
         assert plan.socket_if == expected["socket_if"]
-    for one in case["peer"] and case["peer"].get("expected_gid_index") or {}:
+    for one in (case["peer"] or {}).get("expected_gid_index") or {}:
         assert dict(laid.peers[0].gid_index or ())[one] == case["peer"]["expected_gid_index"][one]
 
 

@@ -1,7 +1,7 @@
 """GPUDirect RDMA: the gates, GPU by GPU, and what this NCCL version makes of them.
 
-Gate 1: the GPU and the platform can. Gate 2: a peer-memory file that this version tests (a), or dma-buf (b). Gate 3: the
-distance from GPU to HCA, PXB at most unless a level says otherwise. Source: transport/net_ib.cc (ncclIbGdrSupport,
+Gate 1: the GPU and the platform can. Gate 2: a peer-memory file that this version tests (a), or dma-buf (b). Gate 3:
+the distance from GPU to HCA, PXB at most unless a level says otherwise. Source: transport/net_ib.cc (ncclIbGdrSupport,
 ncclIbDmaBufSupport) and graph/paths.cc (ncclTopoCheckGdr) at tags v2.18.1-1 to v2.27.3-1.
 """
 
@@ -39,9 +39,7 @@ def gpu_supports(machine: Machine, gpu: Gpu) -> bool | None:
     model = (gpu.model or "").lower()
     if not model or model == "unknown":
         return None
-    if any(word in model for word in (*CONSUMER, *SHARED_MEMORY)) or not platform_supports(machine):
-        return False
-    return True
+    return platform_supports(machine) and not any(word in model for word in (*CONSUMER, *SHARED_MEMORY))
 
 
 def platform_supports(machine: Machine) -> bool:
@@ -111,7 +109,8 @@ def limit_of(scene: Scene) -> tuple[str, str]:
 
 
 def plan_gdr(scene: Scene, chosen: tuple[Candidate, ...], topo_file: bool) -> GdrPlan:
-    """The ladder for every GPU, C2C's setting, and what stands in the way. `topo_file`: NCCL is given a topology file."""
+    """The ladder for every GPU, C2C's setting, and what stands in the way. `topo_file`: NCCL is given a topology
+    file."""
     if not chosen:
         return GdrPlan()
     peermem, dmabuf = peermem_gate(scene.machine.kernel, scene.version), dmabuf_gate(scene)
@@ -136,7 +135,8 @@ def plan_gdr(scene: Scene, chosen: tuple[Candidate, ...], topo_file: bool) -> Gd
 
 
 def distance_of(scene: Scene, gpu: Gpu, chosen: tuple[Candidate, ...], topo_file: bool) -> str | None:
-    """What NCCL will see. A topology file replaces the guest's flat view by the host's: known only where it is declared."""
+    """What NCCL will see. A topology file replaces the guest's flat view by the host's: known only where it is
+    declared."""
     seen = nearest(scene, gpu, chosen)
     if topo_file and seen not in NEAR:
         if any(declared(scene, gpu, one.hca) for one in chosen):

@@ -93,9 +93,10 @@ def nccl_choice(
 ) -> int | None:
     """The index that NCCL takes when NCCL_IB_GID_INDEX is unset. None: the walk aborts (entries of other namespaces).
 
-    Up to 2.20.5 it is 0. From 2.21.5 the table is walked (ncclIbGetGidIndex, ncclUpdateGidIndex in transport/net_ib.cc):
-    a candidate replaces the current entry when its family is the wanted one and the current's is not - whatever its RoCE
-    version -, or when it is of the wanted family, valid and of the wanted version while the current is not.
+    Up to 2.20.5 it is 0. From 2.21.5 the table is walked (ncclIbGetGidIndex, ncclUpdateGidIndex in
+    transport/net_ib.cc): a candidate replaces the current entry when its family is the wanted one and the current's is
+    not - whatever its RoCE version -, or when it is of the wanted family, valid and of the wanted version while the
+    current is not.
     """
     if version < GID_DETECTION:
         return 0

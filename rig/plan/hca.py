@@ -149,7 +149,8 @@ def _default_route_devices(machine: Machine) -> set[str]:
 
 
 def by_distance(scene: Scene, ports: tuple[Candidate, ...]) -> Kept:
-    """Ports near a GPU are the rails; a card on a NUMA node without GPUs, or known to be far while others are near, is not."""
+    """Ports near a GPU are the rails; a card on a NUMA node without GPUs, or known to be far while others are near, is
+    not."""
     kinds = {one: closest_gpu(scene, one.hca) for one in ports}
     some_near = any(kind in NEAR for kind in kinds.values())
     far = []

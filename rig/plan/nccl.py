@@ -10,7 +10,7 @@ from rig.machine import Machine
 from rig.plan import Setting, nccl_access, nccl_fabric, nccl_local, nccl_peers, nccl_user
 from rig.plan.gdr import GdrPlan, efa_without_gdr, plan_gdr
 from rig.plan.hca import Choice, choose, is_efa, reachable
-from rig.plan.nccl_facts import FAULTS, Candidate, NcclPlan, Say, Scene, names, say
+from rig.plan.nccl_facts import FAULTS, NOTHING, Candidate, NcclPlan, Say, Scene, names, say
 from rig.plan.nccl_facts import Peer as Peer
 from rig.plan.nccl_gid import GidPlan, plan_gids
 from rig.plan.nccl_heard import listen
@@ -27,19 +27,19 @@ def plan_nccl(
     machine: Machine,
     *,
     platform: "Platform | None" = None,
-    user: Mapping[str, str] = {},
+    user: Mapping[str, str] = NOTHING,
     peers: tuple[Peer, ...] = (),
     nccl_version: tuple[int, int, int] | None = None,
     nodes: int | None = None,
     symptoms: tuple[str, ...] = (),
-    unread: Mapping[str, str] = {},
+    unread: Mapping[str, str] = NOTHING,
 ) -> NcclPlan:
     """NCCL's settings for this node, with reasons. Pure; never raises on a Machine with gaps.
 
     `user`: the environment (only NCCL_* and FI_* are looked at). `peers`: the other nodes as far as they are known.
-    `nccl_version`: of the library that will be loaded; None: the machine's. `nodes`: how many take part; None: not known.
-    `symptoms`: log lines or words of a run that went wrong. `unread`: NCCL variables found in files that launched ranks do
-    not read (/etc/environment, profiles).
+    `nccl_version`: of the library that will be loaded; None: the machine's. `nodes`: how many take part; None: not
+    known. `symptoms`: log lines or words of a run that went wrong. `unread`: NCCL variables found in files that
+    launched ranks do not read (/etc/environment, profiles).
     """
     user = {name: value for name, value in user.items() if name.startswith(("NCCL_", "FI_"))}
     version = nccl_version or machine.libraries.nccl_version
@@ -50,7 +50,8 @@ def plan_nccl(
 
 
 def _shared_with_peers(scene: Scene, choice: Choice) -> Choice:
-    """Where a peer has fewer of the same HCAs, use what both have: an extra one waits for a partner for ever (nccl#2428)."""
+    """Where a peer has fewer of the same HCAs, use what both have: an extra one waits for a partner for ever
+    (nccl#2428)."""
     lists = [set(peer.hcas) for peer in scene.peers if peer.hcas]
     common = tuple(one for one in choice.chosen if all(one.hca.name in names_there for names_there in lists))
     smaller = any(names_there < set(names(choice.chosen)) for names_there in lists)
@@ -61,8 +62,8 @@ def _assemble(scene: Scene, gids: GidPlan) -> NcclPlan:
     choice, sockets = gids.choice, plan_socket(scene)
     topo, topo_said = topology_file(scene, choice.chosen)
     gdr = plan_gdr(scene, choice.chosen, bool(topo))
-    own = nccl_peers.Own(names(choice.chosen), gids.index, sockets.right)
-    right = nccl_user.Right(choice, gids.index, sockets.right)
+    own = nccl_peers.Own(names(choice.chosen), gids.indexes, sockets.right)
+    right = nccl_user.Right(choice, gids.indexes, sockets.right)
     said: list[Say] = [*choice.said, *gids.said, *sockets.said, *topo_said, *gdr.said, *efa_without_gdr(scene.machine)]
     said += [one for rule in nccl_access.RULES for one in rule(scene)]
     said += [one for rule in nccl_local.RULES for one in rule(scene)]
@@ -81,7 +82,7 @@ def _assemble(scene: Scene, gids: GidPlan) -> NcclPlan:
     said += [*refused, *refused_too]
     hcas = names(choice.chosen) if choice.decided else None
     verdict = judge(scene, choice, gdr, said)
-    return NcclPlan(everywhere, conf, hcas, gids.index, sockets.right, gdr.ladder, verdict, once(said))
+    return NcclPlan(everywhere, conf, hcas, gids.indexes, sockets.right, gdr.ladder, verdict, once(said))
 
 
 def hca_setting(scene: Scene, choice: Choice) -> tuple[tuple[Setting, ...], tuple[Say, ...]]:

@@ -73,7 +73,7 @@ def ports(scene: Scene) -> tuple[Say, ...]:
     """Ports that are not ACTIVE. It matters where they belong to the fabric in use and rails are missing."""
     layers = {one.port.link_layer for one in active_ports(scene.machine)}
     fabric = "InfiniBand" if "InfiniBand" in layers else None
-    said = []
+    said: list[Say] = []
     for hca in scene.machine.hcas:
         for port in hca.ports:
             if port.state is None or port.state == "ACTIVE" or is_efa(hca):
@@ -102,7 +102,7 @@ def _not_active(scene: Scene, hca: Hca, port: Port, matters: bool) -> tuple[Say,
     if hca.function != "vf" or port.link_layer == "Ethernet":
         return (init,)
     text = f"{port.name} is a virtual function without a GUID (LID {port.lid if port.lid is not None else 'unset'})"
-    fix = "Give the VF a node and port GUID, and run the subnet manager with virtualization enabled (opensm: virt_enabled 2)"
+    fix = "Give the VF a node and port GUID; the subnet manager needs virtualization on (opensm: virt_enabled 2)"
     verdict = "blocked" if not usable_ports(scene.machine) else verdict
     return (init, say("VF_GUID_UNSET", text, verdict=verdict, subject=port.name, fix=fix))
 
@@ -112,9 +112,7 @@ def odd_devices(scene: Scene) -> tuple[Say, ...]:
     odd = [
         hca.name
         for hca in scene.machine.hcas
-        if not hca.ports
-        and hca.bus_id is None
-        and not is_efa(hca)
+        if (not hca.ports and hca.bus_id is None and not is_efa(hca))
         or (hca.driver or "").startswith(("rdma_rxe", "rxe", "siw"))
     ]
     if not odd:

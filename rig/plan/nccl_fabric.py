@@ -5,12 +5,13 @@ from rig.plan import Setting
 from rig.plan.gid import ipv4_of, right_gid
 from rig.plan.hca import Choice
 from rig.plan.nccl_facts import Candidate, Say, Scene, listed, names, say
-from rig.plan.nccl_heard import listen
 from rig.plan.nccl_gid import subnet_of
+from rig.plan.nccl_heard import listen
 
 
 def networks(scene: Scene, chosen: tuple[Candidate, ...]) -> dict[str, str]:
-    """HCA -> the network of its RoCE address: the platform's subnet, else the first three bytes of IPv4 (an assumption)."""
+    """HCA -> the network of its RoCE address: the platform's subnet, else the first three bytes of IPv4 (an
+    assumption)."""
     found = {}
     for one in chosen:
         entry = right_gid(one.port, scene.machine.netdevs) if one.port.link_layer == "Ethernet" else None

@@ -13,6 +13,8 @@ FAULTS = ("blocked", "host-fix-needed", "misconfigured", "degraded")
 HEALTHY = ("rdma-ok", "rdma-ok-no-gdr", "tcp-only", "no-network-needed")
 
 Version = tuple[int, int, int]
+NOTHING: Mapping[str, str] = {}
+NO_PATHS: Mapping[tuple[str, str], str | None] = {}
 
 
 class Peer(NamedTuple):
@@ -29,11 +31,12 @@ class Peer(NamedTuple):
 
 
 class GpuGdr(NamedTuple):
-    """Whether NCCL can let an HCA read and write this GPU's memory: each gate, then what this NCCL version makes of them.
+    """Whether NCCL can let an HCA read and write this GPU's memory: each gate, then what this NCCL version makes of
+    them.
 
-    `gpu_supports`: the GPU and the platform can. `peermem`: a peer-memory file that this version tests is there. `dmabuf`:
-    the dma-buf way is open. `distance`: to the nearest chosen HCA, NCCL's word. `within_limit`: that distance is allowed.
-    `accepted`: all of it together. None: not known.
+    `gpu_supports`: the GPU and the platform can. `peermem`: a peer-memory file that this version tests is there.
+    `dmabuf`: the dma-buf way is open. `distance`: to the nearest chosen HCA, NCCL's word. `within_limit`: that
+    distance is allowed. `accepted`: all of it together. None: not known.
     """
 
     gpu: int
@@ -48,9 +51,9 @@ class GpuGdr(NamedTuple):
 class NcclPlan(NamedTuple):
     """What NCCL is told on this node, and what was found.
 
-    `environment` holds job-wide settings, `conf` this node's own (for its nccl.conf). `hcas`, `gid_index` and `socket_if` say
-    what is right, whether or not it had to be written: `hcas` is None where nothing could be decided, () where no HCA can be
-    used. `verdict` is one of FAULTS or HEALTHY.
+    `environment` holds job-wide settings, `conf` this node's own (for its nccl.conf). `hcas`, `gid_index` and
+    `socket_if` say what is right, whether or not it had to be written: `hcas` is None where nothing could be decided,
+    () where no HCA can be used. `verdict` is one of FAULTS or HEALTHY.
     """
 
     environment: tuple[Setting, ...] = ()
@@ -68,13 +71,13 @@ class Scene(NamedTuple):
 
     machine: Machine
     platform: "Platform | None" = None
-    user: Mapping[str, str] = {}
+    user: Mapping[str, str] = NOTHING
     peers: tuple[Peer, ...] = ()
     version: Version | None = None
     nodes: int | None = None
     symptoms: tuple[str, ...] = ()
-    unread: Mapping[str, str] = {}
-    paths: Mapping[tuple[str, str], str | None] = {}  # (bus id of a GPU, of an HCA) -> class
+    unread: Mapping[str, str] = NOTHING
+    paths: Mapping[tuple[str, str], str | None] = NO_PATHS  # (bus id of a GPU, of an HCA) -> class
 
     def user_value(self, name: str) -> str | None:
         """The user's value; an empty one counts as unset, as NCCL treats it for lists."""
@@ -110,7 +113,8 @@ def say(
     got: Any = None,
     fix: str = "",
 ) -> Say:
-    """A finding whose outcome follows from its verdict: blocked fails, other faults warn, the rest is told for the record."""
+    """A finding whose outcome follows from its verdict: blocked fails, other faults warn, the rest is told for the
+    record."""
     return Say(
         Finding(code, outcome or _OUTCOME.get(verdict, "warn"), domain, text, subject, want, got, fix),
         verdict,

@@ -17,7 +17,7 @@ class GidPlan(NamedTuple):
     """The ports that stay (a GID conflict may narrow them), the right index of each HCA, and the settings."""
 
     choice: Choice
-    index: tuple[tuple[str, int], ...] = ()
+    indexes: tuple[tuple[str, int], ...] = ()
     settings: tuple[Setting, ...] = ()
     said: tuple[Say, ...] = ()
 
@@ -86,7 +86,8 @@ def _without_gid(choice: Choice) -> tuple[Say, ...]:
 def _conflict(
     scene: Scene, choice: Choice, right: dict[Candidate, int]
 ) -> tuple[Choice, dict[Candidate, int], tuple[Say, ...]]:
-    """HCAs that need different indexes. NCCL that walks the table is left alone; older ones get the largest agreeing group."""
+    """HCAs that need different indexes. NCCL that walks the table is left alone; older ones get the largest agreeing
+    group."""
     found = {one.hca.name: index for one, index in right.items()}
     walks = scene.version is None or (
         scene.version >= GID_DETECTION
@@ -118,16 +119,17 @@ def _remarks(scene: Scene, right: dict[Candidate, int]) -> tuple[Say, ...]:
     if v6 := [port.name for port in ports if ipv6_only(port)]:
         text = f"{listed(v6)} has no IPv4 address: NCCL's default keeps index 0, which is link-local"
         said.append(say("GID_IPV6_ONLY", text, subject=listed(v6)))
-    if scene.version is not None and GID_DETECTION <= scene.version < GID_WALK_FIXED:
-        if broken := [port.name for port in ports if port.gids_refused]:
-            text = f"NCCL {dotted(scene.version)} aborts on GID entries of other namespaces ({listed(broken)})"
-            fix = f"Keep NCCL_IB_GID_INDEX set, or use NCCL {dotted(GID_WALK_FIXED)} or newer"
-            said.append(say("NCCL_GID_WALK_BUG", text, verdict="degraded", domain="image", fix=fix))
+    broken = [port.name for port in ports if port.gids_refused]
+    if broken and scene.version is not None and GID_DETECTION <= scene.version < GID_WALK_FIXED:
+        text = f"NCCL {dotted(scene.version)} aborts on GID entries of other namespaces ({listed(broken)})"
+        fix = f"Keep NCCL_IB_GID_INDEX set, or use NCCL {dotted(GID_WALK_FIXED)} or newer"
+        said.append(say("NCCL_GID_WALK_BUG", text, verdict="degraded", domain="image", fix=fix))
     return tuple(said)
 
 
 def _settings(scene: Scene, right: dict[Candidate, int]) -> tuple[Setting, ...]:
-    """The index where all agree and this NCCL would not find it itself; the address family where only that is missing."""
+    """The index where all agree and this NCCL would not find it itself; the address family where only that is
+    missing."""
     indexes = set(right.values())
     if len(indexes) != 1:
         return ()

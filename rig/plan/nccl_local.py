@@ -53,7 +53,8 @@ def _lies(gpu: Gpu) -> bool:
 
 
 def _recent(gpu: Gpu) -> bool:
-    """Generations whose drivers report peer access: before Ampere a refusal is the driver's own word, and NCCL follows it."""
+    """Generations whose drivers report peer access: before Ampere a refusal is the driver's own word, and NCCL follows
+    it."""
     return gpu.capability is not None and gpu.capability >= (8, 0) and not gpu.mig
 
 
@@ -74,7 +75,7 @@ def p2p_settings(scene: Scene) -> tuple[Setting, ...]:
 def acs(scene: Scene) -> tuple[Say, ...]:
     """Redirected peer traffic: crashes, hangs or slow paths. Only the host can clear the bits."""
     redirected = acs_between(scene.machine)
-    fix = "On the host: clear ReqRedir, CmpltRedir and UpstreamFwd of ACSCtl at every boot, or disable ACS in the firmware"
+    fix = "On the host: clear ReqRedir, CmpltRedir and UpstreamFwd of ACSCtl at every boot, or ACS in the firmware"
     if redirected:
         text = f"PCI ACS redirects peer traffic through the root complex on {listed(redirected)}"
         return (say("ACS_ENABLED", text, verdict="host-fix-needed", got=list(redirected), fix=fix),)
@@ -95,7 +96,8 @@ def cards(scene: Scene, chosen: tuple[Candidate, ...]) -> tuple[Say, ...]:
     for one in chosen:
         if one.hca.sys_image_guid is not None:
             by_guid.setdefault(one.hca.sys_image_guid, []).append(one)
-    fused, doubled = [], []
+    fused: list[str] = []
+    doubled: list[str] = []
     for group in by_guid.values():
         if len(group) < 2:
             continue

@@ -1,8 +1,8 @@
 """NCCL's matcher for NCCL_IB_HCA and NCCL_SOCKET_IFNAME, as a pure function.
 
-Source: parseStringList, matchIfList, matchIf in NCCL's misc/utils.cc, 2.18 to 2.30: `^` first excludes, then `=` makes names
-exact; one sign governs the whole list; `:port` must equal the port; entries longer than 63 characters are cut; white space is not trimmed. `=^` is
-not a sign: the `^` is then part of the first name.
+Source: parseStringList, matchIfList, matchIf in NCCL's misc/utils.cc, 2.18 to 2.30: `^` first excludes, then `=` makes
+names exact; one sign governs the whole list; `:port` must equal the port; entries longer than 63 characters are cut;
+white space is not trimmed. `=^` is not a sign: the `^` is then part of the first name.
 """
 
 from rig.lean import NamedTuple
@@ -19,8 +19,8 @@ class Filter(NamedTuple):
 
 
 def parse_filter(text: str, most: int = 32) -> Filter:
-    """The list as NCCL reads it, at most `most` entries. Entries without a name are skipped; a port that is no number counts
-    as 0, as atoi says."""
+    """The list as NCCL reads it, at most `most` entries. Entries without a name are skipped; a port that is no number
+    counts as 0, as atoi says."""
     exclude = text.startswith("^")
     text = text[1:] if exclude else text
     exact = text.startswith("=")

@@ -38,10 +38,10 @@ def travels(scene: Scene, variable: str) -> str | None:
 def hca_lists(scene: Scene, own: Own) -> tuple[Say, ...]:
     said = []
     for peer in scene.peers:
-        if peer.hcas is None or not own.hcas and not peer.hcas:
+        if peer.hcas is None or not (own.hcas or peer.hcas):
             continue
         if len(peer.hcas) != len(own.hcas):
-            text = f"This node uses {len(own.hcas)} HCAs and {peer.host or 'a peer'} {len(peer.hcas)}: initialisation hangs"
+            text = f"{len(own.hcas)} HCAs here and {len(peer.hcas)} on {peer.host or 'a peer'}: initialisation hangs"
             fix = "Use the same number of HCAs on all nodes; repair the node that has fewer"
             said.append(
                 say(

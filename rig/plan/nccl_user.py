@@ -113,7 +113,7 @@ def levels(scene: Scene, right: Right) -> tuple[Say, ...]:
             continue
         level = parse_level(value)
         if level is None:
-            text = f"{name}={value} is ignored by NCCL: it knows LOC, NVL, PIX, PXB, PHB and SYS (nvidia-smi's NODE is PHB)"
+            text = f"{name}={value} is ignored: NCCL knows LOC, NVL, PIX, PXB, PHB and SYS (nvidia-smi's NODE is PHB)"
             said.append(
                 _user("LEVEL_UNKNOWN", text, name, "PHB" if value.upper() == "NODE" else None, value, "misconfigured")
             )

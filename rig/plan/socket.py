@@ -1,8 +1,8 @@
 """The interface for NCCL's bootstrap and for traffic over sockets: the one that holds the route to the peers.
 
-NCCL's own order (findInterfaces in misc/socket.cc, 2.18 to 2.28): names starting with `ib`; then anything but docker* and
-lo*; then docker*; then lo*. A user's value replaces all of it, exclusions included. Until 2.28.3 it does not look whether an
-interface is up, and a link-local IPv6 address is good enough.
+NCCL's own order (findInterfaces in misc/socket.cc, 2.18 to 2.28): names starting with `ib`; then anything but docker*
+and lo*; then docker*; then lo*. A user's value replaces all of it, exclusions included. Until 2.28.3 it does not look
+whether an interface is up, and a link-local IPv6 address is good enough.
 """
 
 from rig.lean import NamedTuple
@@ -115,7 +115,8 @@ def holds_route_to(dev: NetDev, peers: tuple[str, ...]) -> bool:
 
 
 def right_interface(scene: Scene) -> str | None:
-    """The interface that reaches the peers: by their addresses, by the platform file, by the default route, or the only one."""
+    """The interface that reaches the peers: by their addresses, by the platform file, by the default route, or the
+    only one."""
     real = [dev for dev in scene.machine.netdevs if not is_loopback(dev) and reachable_addresses(dev)]
     real = [dev for dev in real if dev.up is not False and dev.master is None]
     told = tuple(address for peer in scene.peers for address in peer.addresses)
@@ -146,7 +147,8 @@ def plan_socket(scene: Scene) -> SocketPlan:
 
 
 def _equal_rails(machine: Machine, alone: tuple[str, ...], right: str) -> bool:
-    """Several data interfaces, each a network of its own (host routes), with the right one first: NCCL's choice is right."""
+    """Several data interfaces, each a network of its own (host routes), with the right one first: NCCL's choice is
+    right."""
     devs = {dev.name: dev for dev in machine.netdevs}
     taken = [devs[name] for name in alone]
     if alone[:1] != (right,) or len(taken) < 3:
@@ -155,7 +157,8 @@ def _equal_rails(machine: Machine, alone: tuple[str, ...], right: str) -> bool:
 
 
 def overlapping(scene: Scene, right: str | None) -> tuple[Say, ...]:
-    """Two interfaces that are up in one subnet: the kernel picks the source by the order of routes, which differs per node."""
+    """Two interfaces that are up in one subnet: the kernel picks the source by the order of routes, which differs per
+    node."""
     seen: dict[tuple[int, int, int], str] = {}
     for dev in scene.machine.netdevs:
         if is_loopback(dev) or dev.up is False or dev.master is not None or dev.name.startswith(LEFTOVERS):
