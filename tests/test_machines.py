@@ -1,0 +1,73 @@
+"""A folder in tests/machines is a machine with its right answers.
+
+`tree.txt` is a capture, `expected.json` holds the answers: "facts" what detection must say, "plan" what must come of it.
+BLESS=1 writes the facts anew (and leaves the plan); read the difference before it is committed.
+"""
+
+import json
+import os
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.captured import Captured
+from rig.detect import detect
+from rig.machine import Machine
+from rig.plain import plain
+from rig.topology import path_class, tree
+
+HERE = Path(__file__).parent / "machines"
+NAMES = sorted(folder.name for folder in HERE.iterdir() if (folder / "tree.txt").is_file())
+
+
+def digest(machine: Machine) -> dict[str, Any]:
+    """The facts that rules rest on, short enough to be read in a review."""
+    known = tree(machine.pci)
+    hcas = [hca for hca in machine.hcas if hca.bus_id]
+    return {
+        "gpus": [plain(gpu._replace(nvlink_peers=(), p2p_peers=None)) for gpu in machine.gpus],
+        "distances": {
+            str(gpu.bus_id): {hca.name: path_class(known, str(gpu.bus_id), str(hca.bus_id)) for hca in hcas}
+            for gpu in machine.gpus
+        },
+        "hcas": {hca.name: plain(hca._replace(ports=())) for hca in machine.hcas},
+        "ports": {port.name: plain(port) for hca in machine.hcas for port in hca.ports},
+        "netdevs": [plain(netdev) for netdev in machine.netdevs],
+        "pci": len(machine.pci),
+        **{name: plain(getattr(machine, name)) for name in ("numa", "cpu", "kernel", "libraries", "limits", "nvml")},
+        "surroundings": plain(machine.surroundings),
+    }
+
+
+def test_there_is_a_machine_of_every_kind() -> None:
+    assert len(NAMES) >= 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_are_as_expected(name: str) -> None:
+    path = HERE / name / "expected.json"
+    wanted = json.loads(path.read_text()) if path.exists() else {"facts": None, "plan": None}
+    facts = digest(detect(Captured(str(HERE / name / "tree.txt"))))
+    if os.environ.get("BLESS") == "1":
+        wanted["facts"] = facts
+        path.write_text(json.dumps(wanted, indent=1) + "\n")
+    assert json.loads(json.dumps(facts)) == wanted["facts"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tree_is_small_enough_to_be_read(name: str) -> None:
+    assert (HERE / name / "tree.txt").stat().st_size < 100_000
+
+
+def test_made_trees_are_what_their_generator_writes() -> None:
+    make = runpy.run_path(str(HERE / "make_trees.py"))
+    for name in make["MACHINES"]:
+        assert make["text_of"](name) == (HERE / name / "tree.txt").read_text(), f"run make_trees.py: {name}"
+
+
+def test_a_made_tree_says_that_it_was_made() -> None:
+    make = runpy.run_path(str(HERE / "make_trees.py"))
+    for name in make["MACHINES"]:
+        assert "not recorded" in (HERE / name / "tree.txt").read_text().splitlines()[1]
