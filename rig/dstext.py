@@ -10,11 +10,14 @@ PUNCTUATION = "{}[],:"
 
 
 class Token(NamedTuple):
-    """`kind` is one of PUNCTUATION, "string" (quoted), "word" (bare) or "comment"; `line` counts from 1."""
+    """`kind` is one of PUNCTUATION, "string" (quoted), "word" (bare) or "comment"; `line` counts from 1, `start` and
+    `stop` are places in the text."""
 
     kind: str
     text: str
     line: int
+    start: int = 0
+    stop: int = 0
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -28,12 +31,12 @@ def tokens(text: str) -> Iterator[Token]:
             at += 1
             continue
         if char in PUNCTUATION:
-            yield Token(char, char, line)
+            yield Token(char, char, line, at, at + 1)
             at += 1
             continue
         stop, kind = _end_of_token(text, at)
         piece = text[at:stop]
-        yield Token(kind, _bare(piece) if kind == "string" else piece, line)
+        yield Token(kind, _bare(piece) if kind == "string" else piece, line, at, stop)
         line += piece.count("\n")
         at = stop
 
