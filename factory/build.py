@@ -10,6 +10,7 @@ import os
 import subprocess
 import threading
 import time
+import tomllib
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -69,7 +70,7 @@ def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, 
     require_used_pins(checkout, pins)
     require_space(engine, pins.budget["DISK_GB"])
     base = find_base(engine, environ.get("BASE_IMAGE") or pins.of("BASE_IMAGE"), pins.of("OS_CODENAME"))
-    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout), set())
+    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout), project_version(checkout), set())
     (checkout / "build").mkdir(exist_ok=True)
     build_graph(context, TARGETS)
     if (tagged := engine.call("tag", UNVERIFIED, FINISHED)).returncode:
@@ -136,6 +137,11 @@ class Commit(NamedTuple):
         )
 
 
+def project_version(checkout: Path) -> str:
+    """trainrig's own version, from pyproject.toml."""
+    return str(tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
 class Context(NamedTuple):
     """What all builds of one run share."""
 
@@ -145,6 +151,7 @@ class Context(NamedTuple):
     base: Base
     environ: Mapping[str, str]
     commit: Commit
+    version: str
     running: "set[subprocess.Popen[str]]"
 
 
@@ -165,6 +172,9 @@ def build_command(context: Context, target: Target, secret_options: list[str]) -
     if target.table == "base":
         arguments["BASE_IMAGE"] = context.base.reference
     labels = {
+        "org.opencontainers.image.version": context.version,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.vendor": "trainrig",
         "org.opencontainers.image.revision": context.commit.revision,
         "org.opencontainers.image.created": context.commit.created,
         "org.opencontainers.image.base.name": context.base.name,

@@ -23,7 +23,9 @@ ENGINE = Engine("/usr/bin/docker", "20.10", "buildkit")
 
 def context(environ: dict[str, str], checkout: Path = CHECKOUT) -> build.Context:
     base = Base("trainrig/rootfs:x", "debian:y", "sha256:1", "bootstrapped")
-    return build.Context(ENGINE, checkout, PINS, base, environ, build.Commit("abc", "2026-01-01T00:00:00+00:00"), set())
+    return build.Context(
+        ENGINE, checkout, PINS, base, environ, build.Commit("abc", "2026-01-01T00:00:00+00:00"), "0.1", set()
+    )
 
 
 def target(name: str) -> build.Target:
@@ -114,7 +116,7 @@ def copy(tmp_path: Path) -> Path:
     """A checkout of one's own, to spoil."""
     names = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, names.split("\0")):
-        if (CHECKOUT / name).exists() and name.partition("/")[0] in ("factory", "rig", "pins.toml"):
+        if (CHECKOUT / name).exists() and name.partition("/")[0] in ("factory", "rig", "pins.toml", "pyproject.toml"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CHECKOUT / name, tmp_path / name)
     for path in CHECKOUT.glob("Dockerfile.*"):
