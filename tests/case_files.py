@@ -179,8 +179,8 @@ def ipv6_digits(address: str) -> str:
 
 def put_host(tree: Tree, case: Case) -> None:
     """Kernel, hypervisor, container, rights and limits."""
-    kernel, container, model = case["kernel"], case["container"], case["machine"]["model"] or ""
-    platform = case["machine"]["platform"]
+    put_kernel(tree, case)
+    container, platform, model = case["container"], case["machine"]["platform"], case["machine"]["model"] or ""
     for word, maker in (
         ("AWS", "Amazon EC2"),
         ("GCP", "Google"),
@@ -194,6 +194,31 @@ def put_host(tree: Tree, case: Case) -> None:
         put(tree, "/sys/hypervisor/type", "kvm")
     arch = (case["machine"]["cpu"] or {}).get("vendor") or "GenuineIntel"
     put(tree, "/proc/cpuinfo", f"vendor_id: {arch}\nflags: fpu{' hypervisor' if platform == 'vm' else ''}")
+    if platform == "pod" or container["runtime"] == "kubernetes":
+        tree.folder("/run/secrets/kubernetes.io")
+    elif platform == "container":
+        put(tree, "/.dockerenv", "")
+    bits = IPC_LOCK_BIT if "IPC_LOCK" in str(container["caps"] or "") else 0
+    status = [f"Uid:\t{container['uid']}\t{container['uid']}\t0\t0"] if container["uid"] is not None else []
+    if container["caps"] is not None or container["privileged"] is not None:
+        status.append(f"CapEff:\t{(1 << 41) - 1 if container['privileged'] else DEFAULT_CAPABILITIES | bits:016x}")
+    elif case["kernel"]["acs"] is not None:
+        status += ["Uid:\t0\t0\t0\t0", f"CapEff:\t{(1 << 41) - 1:016x}"]  # who saw ACSCtl was root
+    put(tree, "/proc/self/status", "\n".join(status))
+    memlock = container["memlock_bytes"]
+    if memlock is None and container["privileged"] is False:
+        memlock = DEFAULT_MEMLOCK
+    if memlock is not None:
+        amount = "unlimited" if memlock == -1 else memlock
+        put(tree, "/proc/self/limits", f"{'Limit':26}Soft Hard Units\n{'Max locked memory':26}{amount} {amount} bytes")
+    if container["shm_bytes"] is not None:
+        tree.folder("/dev/shm")
+        tree.spaces["/dev/shm"] = Space(container["shm_bytes"], container["shm_bytes"])
+
+
+def put_kernel(tree: Tree, case: Case) -> None:
+    """Release, modules and peer-memory clients."""
+    kernel = case["kernel"]
     if case["software"]["kernel"]:
         put(tree, "/proc/sys/kernel/osrelease", case["software"]["kernel"])
     if (
@@ -207,26 +232,6 @@ def put_host(tree: Tree, case: Case) -> None:
         put(tree, "/sys/module/nvidia_peermem/version", "1")
     for client in kernel["memory_peers"] or []:
         put(tree, f"/sys/kernel/mm/memory_peers/{client}/version", "1")
-    if platform == "pod" or container["runtime"] == "kubernetes":
-        tree.folder("/run/secrets/kubernetes.io")
-    elif platform == "container":
-        put(tree, "/.dockerenv", "")
-    bits = IPC_LOCK_BIT if "IPC_LOCK" in str(container["caps"] or "") else 0
-    status = [f"Uid:\t{container['uid']}\t{container['uid']}\t0\t0"] if container["uid"] is not None else []
-    if container["caps"] is not None or container["privileged"] is not None:
-        status.append(f"CapEff:\t{(1 << 41) - 1 if container['privileged'] else DEFAULT_CAPABILITIES | bits:016x}")
-    elif kernel["acs"] is not None:
-        status += ["Uid:\t0\t0\t0\t0", f"CapEff:\t{(1 << 41) - 1:016x}"]  # who saw ACSCtl was root
-    put(tree, "/proc/self/status", "\n".join(status))
-    memlock = container["memlock_bytes"]
-    if memlock is None and container["privileged"] is False:
-        memlock = DEFAULT_MEMLOCK
-    if memlock is not None:
-        amount = "unlimited" if memlock == -1 else memlock
-        put(tree, "/proc/self/limits", f"{'Limit':26}Soft Hard Units\n{'Max locked memory':26}{amount} {amount} bytes")
-    if container["shm_bytes"] is not None:
-        tree.folder("/dev/shm")
-        tree.spaces["/dev/shm"] = Space(container["shm_bytes"], container["shm_bytes"])
 
 
 def put_image(tree: Tree, case: Case) -> None:

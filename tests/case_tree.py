@@ -43,6 +43,7 @@ class Laid(NamedTuple):
     version: tuple[int, int, int] | None
     nodes: int | None
     symptoms: tuple[str, ...]
+    p2p_works: bool | None
 
 
 def lay_out(case: Case, *, roles: bool = False) -> Laid:
@@ -60,9 +61,8 @@ def lay_out(case: Case, *, roles: bool = False) -> Laid:
     platform, _ = load_platform(root)
     user, unread = variables(case)
     said = " ".join(filter(None, (case["title"], case["observed"]["symptom"])))
-    return Laid(
-        machine, platform, user, unread, peers(case), version(case), case["machine"]["nodes"], (said,) if said else ()
-    )
+    nodes, told = case["machine"]["nodes"], (said,) if said else ()
+    return Laid(machine, platform, user, unread, peers(case), version(case), nodes, told, p2p_measured(case))
 
 
 def put_platform(tree: Tree, case: Case, places: Places, roles: bool) -> None:
@@ -132,6 +132,13 @@ def parse_versions(text: str) -> list[tuple[int, int, int]]:
 
     found = re.findall(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
     return [(int(major), int(minor), int(patch or 0)) for major, minor, patch in found]
+
+
+def p2p_measured(case: Case) -> bool | None:
+    """Whether peer access over PCIe really works, where the report tells."""
+    link_of = case["machine"]["gpu_link"] or {}
+    told: bool | None = link_of.get("p2p_ok")
+    return told if link_of.get("kind") == "pcie" else None
 
 
 def variables(case: Case) -> tuple[dict[str, str], dict[str, str]]:

@@ -52,6 +52,7 @@ def plan_of(laid: Laid, version: Version | None = None) -> NcclPlan:
         nodes=laid.nodes,
         symptoms=laid.symptoms,
         unread=laid.unread,
+        p2p_works=laid.p2p_works,
     )
 
 

@@ -201,10 +201,12 @@ def blockers(scene: Scene, ladder: list[GpuGdr], limit: str) -> tuple[Say, ...]:
     elif ladder and all(one.gpu_supports is False for one in ladder):
         text = f"{gpus[0].model} does not support GPUDirect RDMA; data goes through host memory"
         said.append(say("GDR_NOT_SUPPORTED_GPU", text, domain="platform", got=gpus[0].model))
-    if ladder and limit != "LOC" and all(one.within_limit is False for one in ladder):
-        far = listed(dict.fromkeys(one.distance for one in ladder))
-        text = f"Every GPU is farther from the HCAs ({far}) than GPUDirect RDMA is used at ({limit})"
-        said.append(say("GDR_TOO_FAR", text, want=limit, got=far))
+    far = [one for one in ladder if one.within_limit is False]
+    if far and limit != "LOC":
+        kinds = listed(dict.fromkeys(one.distance for one in far))
+        who = "Every GPU is" if len(far) == len(ladder) else f"GPU {listed(one.gpu for one in far)} is"
+        text = f"{who} farther from the HCAs ({kinds}) than GPUDirect RDMA is used at ({limit})"
+        said.append(say("GDR_TOO_FAR", text, want=limit, got=kinds))
     if any(map(is_c2c, gpus)):
         said.append(say("GDR_C2C", "The HCAs are on the CPU side of NVLink-C2C, which is as good as a PCI switch"))
     return tuple(said)
@@ -216,9 +218,12 @@ def _shares_memory(gpu: Gpu) -> bool:
 
 def peermem_remarks(scene: Scene, peermem: bool | None, dmabuf: bool | None) -> tuple[Say, ...]:
     """Why gate 2 is closed, told by what is there and what this NCCL looks at."""
-    if peermem is not False or dmabuf:
+    kernel = scene.machine.kernel
+    if peermem is not False or dmabuf or scene.machine.surroundings.gpus_on_bus == 0:
         return ()
-    kernel, said = scene.machine.kernel, []
+    text = "Neither peer memory nor dma-buf is there for NCCL: GPUDirect RDMA is off"
+    fix = "On the host: open GPU kernel modules, or modprobe nvidia_peermem"
+    said = [say("GDR_OFF", text, outcome="warn", fix=fix)]
     newer = f"Use open GPU kernel modules (dma-buf), or NCCL {dotted(PEERMEM_MODULE_FILE)} or newer"
     if kernel.nvidia_peermem:
         text = "nvidia_peermem is loaded, but no client is registered under /sys/kernel/mm/memory_peers"

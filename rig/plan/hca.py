@@ -6,6 +6,7 @@ drop the last port. What two rules leave undecided is not written: the operator 
 
 from rig.lean import Callable, NamedTuple
 from rig.machine import Hca, Machine, Port
+from rig.plan.gid import ipv4_of
 from rig.plan.nccl_facts import Candidate, Say, Scene, listed, names, say
 from rig.plan.nccl_paths import NEAR, closest_gpu, gpu_less_numa
 from rig.plan.nccl_vars import hca_limit
@@ -129,13 +130,30 @@ def by_card(scene: Scene, ports: tuple[Candidate, ...]) -> Kept:
 
 
 def by_default_route(scene: Scene, ports: tuple[Candidate, ...]) -> Kept:
-    """The Ethernet port that owns the default route is the front-end, where other ports remain."""
+    """The Ethernet port that owns the default route is the front-end, and so are others in its subnet, where ports
+    remain."""
     owners = _default_route_devices(scene.machine)
-    front = tuple(one for one in ports if one.port.link_layer == "Ethernet" and owners & netdevs_of(one.port))
+    ethernet = tuple(one for one in ports if one.port.link_layer == "Ethernet")
+    front = {one: "its interface owns the default route" for one in ethernet if owners & netdevs_of(one.port)}
+    beside = _front_end_networks(scene.machine)
+    also = {one: "it is in the subnet of the default route" for one in ethernet if beside & _networks(one.port)}
+    if len(front | also) < len(ports):
+        front = also | front
     if not front or len(front) == len(ports):
         return Kept(ports)
-    said = (_excluded("FRONT_END_NIC_EXCLUDED", one, "its interface owns the default route") for one in front)
+    said = (_excluded("FRONT_END_NIC_EXCLUDED", one, why) for one, why in front.items())
     return Kept(tuple(one for one in ports if one not in front), tuple(said))
+
+
+def _front_end_networks(machine: Machine) -> set[str]:
+    """Networks of the default route's interfaces, by the first three bytes: what an unknown or a host's prefix
+    allows."""
+    return {address.rpartition(".")[0] for dev in machine.netdevs if dev.default_route for address in dev.ipv4}
+
+
+def _networks(port: Port) -> set[str]:
+    found = (ipv4_of(gid.gid) for gid in port.gids)
+    return {address.rpartition(".")[0] for address in found if address is not None}
 
 
 def netdevs_of(port: Port) -> set[str]:
@@ -217,11 +235,26 @@ def choose(scene: Scene) -> Choice:
         text = f"{len(ports)} ports are usable, NCCL keeps the first {limit} and does not say so"
         fix = "Expose only the physical functions, or this container's own virtual functions"
         said.append(say("TOO_MANY_HCAS", text, verdict="misconfigured", want=limit, got=len(ports), fix=fix))
-    elif not decided:
-        text = f"Two groups of HCAs could carry the job and nothing tells them apart: {listed(names(ports), 16)}"
+    elif not decided or _odd_number(scene, ports):
+        decided = False
+        text = f"Not all of these HCAs can be rails, and nothing tells which: {listed(names(ports), 16)}"
         fix = "Name the roles in /etc/rdma/network_topology.json (nics[].role), or set NCCL_IB_HCA"
         said.append(say("HCA_AMBIGUOUS", text, outcome="unknown", domain="platform", fix=fix))
     return Choice(ports, everything, decided, tuple(said))
+
+
+def _odd_number(scene: Scene, ports: tuple[Candidate, ...]) -> bool:
+    """More ports than GPUs, and not a multiple: some are of another network. Ports that are down count as rails."""
+    if any(role_of(scene, one) == "compute" for one in ports):
+        return False
+    layers = {one.port.link_layer for one in ports}
+    lost = sum(
+        port.state not in (None, "ACTIVE") and port.link_layer in layers
+        for hca in scene.machine.hcas
+        for port in hca.ports
+    )
+    gpus = len({gpu.bus_id or gpu.index for gpu in scene.machine.gpus})
+    return gpus > 1 and len(ports) > gpus and len(ports) % gpus != 0 and (len(ports) + lost) % gpus != 0
 
 
 def mixed_rates(ports: tuple[Candidate, ...]) -> tuple[Say, ...]:

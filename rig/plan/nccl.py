@@ -33,18 +33,20 @@ def plan_nccl(
     nodes: int | None = None,
     symptoms: tuple[str, ...] = (),
     unread: Mapping[str, str] = NOTHING,
+    p2p_works: bool | None = None,
 ) -> NcclPlan:
     """NCCL's settings for this node, with reasons. Pure; never raises on a Machine with gaps.
 
     `user`: the environment (only NCCL_* and FI_* are looked at). `peers`: the other nodes as far as they are known.
     `nccl_version`: of the library that will be loaded; None: the machine's. `nodes`: how many take part; None: not
     known. `symptoms`: log lines or words of a run that went wrong. `unread`: NCCL variables found in files that
-    launched ranks do not read (/etc/environment, profiles).
+    launched ranks do not read (/etc/environment, profiles). `p2p_works`: whether a data-checked copy between GPUs over
+    PCIe came through.
     """
     user = {name: value for name, value in user.items() if name.startswith(("NCCL_", "FI_"))}
     version = nccl_version or machine.libraries.nccl_version
     paths = measure_paths(machine)
-    scene = Scene(machine, platform, user, peers, version, nodes, symptoms, unread, paths)
+    scene = Scene(machine, platform, user, peers, version, nodes, symptoms, unread, p2p_works, paths)
     gids = plan_gids(scene, _shared_with_peers(scene, choose(scene)))
     return _assemble(scene, gids)
 

@@ -13,7 +13,8 @@ from rig.plan.hca import (
 )
 from rig.plan.nccl_facts import Say, Scene, listed, say
 
-MEMLOCK_ENOUGH = 1 << 36  # 64 GiB: as much as any job pins; below, registration fails in the middle of training
+MEMLOCK_ENOUGH = 1 << 36  # 64 GiB: more than any job pins
+MEMLOCK_LEAST = 1 << 30  # below, not even NCCL's own buffers of eight GPUs can be pinned
 IPC_LOCK = "CAP_IPC_LOCK"
 EFA_INSTANCES = ("p4d", "p4de", "p5", "p5e", "p5en", "p6", "trn1", "trn2", "dl1")
 
@@ -32,7 +33,8 @@ def device_nodes(scene: Scene) -> tuple[Say, ...]:
         return ()
     text = f"{listed(closed)} is in sysfs, but its /dev/infiniband/uverbs node is missing or denied"
     fix = "Start the container with --device=/dev/infiniband --ulimit memlock=-1"
-    return (say("RDMA_DEVICE_NODE_MISSING", text, verdict="degraded", domain="user", subject=listed(closed), fix=fix),)
+    verdict = None if scene.nodes == 1 else "degraded"
+    return (say("RDMA_DEVICE_NODE_MISSING", text, verdict=verdict, domain="user", subject=listed(closed), fix=fix),)
 
 
 def libraries(scene: Scene) -> tuple[Say, ...]:
@@ -61,7 +63,9 @@ def memlock(scene: Scene) -> tuple[Say, ...]:
         return ()
     text = f"RLIMIT_MEMLOCK is {limit >> 10} KiB: RDMA buffers cannot be pinned"
     fix = "Start the container with --ulimit memlock=-1 (Kubernetes: add the capability IPC_LOCK)"
-    return (say("MEMLOCK_TOO_SMALL", text, verdict="blocked", domain="user", want=UNLIMITED, got=limit, fix=fix),)
+    verdict, outcome = ("blocked", None) if limit < MEMLOCK_LEAST else (None, "warn")
+    found = say("MEMLOCK_TOO_SMALL", text, verdict=verdict, outcome=outcome, domain="user", got=limit, fix=fix)
+    return (found._replace(finding=found.finding._replace(want=UNLIMITED)),)
 
 
 def _pins(scene: Scene) -> bool:
@@ -131,20 +135,23 @@ def none_at_all(scene: Scene) -> tuple[Say, ...]:
 
 def efa(scene: Scene) -> tuple[Say, ...]:
     """EFA devices need the OFI plugin; an instance that has them may hide them from the container."""
-    devices = [hca.name for hca in scene.machine.hcas if is_efa(hca)]
-    plugin = ofi_plugin(scene)
+    devices = [hca for hca in scene.machine.hcas if is_efa(hca)]
+    said = []
     if devices:
-        text = f"{listed(devices)} is EFA: NCCL needs the OFI plugin (libnccl-net.so) and libfabric for it"
-        missing = None if plugin else "degraded"
+        words, plugin = listed(hca.name for hca in devices), ofi_plugin(scene)
+        text = f"{words} is EFA: NCCL needs the OFI plugin (libnccl-net.so) and libfabric for it"
         fix = "" if plugin else "Install aws-ofi-nccl and libfabric with the efa provider in the image"
-        return (say("EFA_NEEDS_PLUGIN", text, verdict=missing, domain="image", subject=listed(devices), fix=fix),)
+        verdict = None if plugin or scene.nodes == 1 else "degraded"
+        said.append(say("EFA_NEEDS_PLUGIN", text, verdict=verdict, domain="image", subject=words, fix=fix))
     place = scene.machine.surroundings
     family = (place.instance or "").lower().partition(".")[0]
-    if place.cloud == "aws" and family.startswith(EFA_INSTANCES):
-        text = f"{place.instance or 'This machine'} has EFA, and none of it is visible here"
+    expected = place.cloud == "aws" and family.startswith(EFA_INSTANCES)
+    if (devices and not any(map(reachable, devices))) or (expected and not devices):
+        text = f"{place.instance or 'This machine'} has EFA, and no device node of it is here"
         fix = "Map the devices: --device=/dev/infiniband/uverbs0 ... (Kubernetes: vpc.amazonaws.com/efa)"
-        return (say("EFA_NOT_IN_CONTAINER", text, verdict="degraded", domain="user", fix=fix),)
-    return ()
+        verdict = None if scene.nodes == 1 else "degraded"
+        said.append(say("EFA_NOT_IN_CONTAINER", text, verdict=verdict, domain="user", fix=fix))
+    return tuple(said)
 
 
 def ofi_plugin(scene: Scene) -> bool:

@@ -77,6 +77,7 @@ class Scene(NamedTuple):
     nodes: int | None = None
     symptoms: tuple[str, ...] = ()
     unread: Mapping[str, str] = NOTHING
+    p2p_works: bool | None = None
     paths: Mapping[tuple[str, str], str | None] = NO_PATHS  # (bus id of a GPU, of an HCA) -> class
 
     def user_value(self, name: str) -> str | None:

@@ -5,7 +5,7 @@ One NCCL_IB_GID_INDEX serves all HCAs of a process, so it is written only where 
 
 from rig.lean import NamedTuple
 from rig.plan import Setting
-from rig.plan.gid import ipv6_only, nccl_choice, right_gid, routable, starts_late, v1_only, visible
+from rig.plan.gid import ipv6_only, is_link_local, nccl_choice, right_gid, routable, starts_late, v1_only, visible
 from rig.plan.hca import Choice
 from rig.plan.nccl_facts import Candidate, Say, Scene, listed, names, say
 from rig.plan.nccl_vars import GID_DETECTION, GID_WALK_FIXED, dotted
@@ -96,7 +96,8 @@ def _conflict(
     text = "The HCAs need different GID indexes: " + listed((f"{name} {index}" for name, index in found.items()), 16)
     if walks:
         fix = f"Leave NCCL_IB_GID_INDEX unset and use NCCL {dotted(GID_DETECTION)} or newer, which detects it per HCA"
-        return choice, right, (say("GID_PER_HCA_CONFLICT", text, verdict="degraded", got=found, fix=fix),)
+        verdict = "degraded" if scene.version is None else None
+        return choice, right, (say("GID_PER_HCA_CONFLICT", text, verdict=verdict, got=found, fix=fix),)
     values = list(right.values())
     common = max(dict.fromkeys(values), key=values.count)
     kept = {one: index for one, index in right.items() if index == common}
@@ -110,6 +111,10 @@ def _remarks(scene: Scene, right: dict[Candidate, int]) -> tuple[Say, ...]:
     """What is unusual about the tables."""
     ports = [one.port for one in right]
     said = []
+    zero = [one.port.name for one in right if _would_take_zero(scene, one)]
+    if zero:
+        text = f"Left alone NCCL {dotted(scene.version)} would take GID entry 0 of {listed(zero)}, which is link-local"
+        said.append(say("GID_LINK_LOCAL", text, subject=listed(zero)))
     if late := [port.name for port in ports if starts_late(port)]:
         text = f"The GID table of {listed(late)} has gaps: its first entries belong to other namespaces"
         said.append(say("GID_SPARSE", text, subject=listed(late)))
@@ -125,6 +130,13 @@ def _remarks(scene: Scene, right: dict[Candidate, int]) -> tuple[Say, ...]:
         fix = f"Keep NCCL_IB_GID_INDEX set, or use NCCL {dotted(GID_WALK_FIXED)} or newer"
         said.append(say("NCCL_GID_WALK_BUG", text, verdict="degraded", domain="image", fix=fix))
     return tuple(said)
+
+
+def _would_take_zero(scene: Scene, one: Candidate) -> bool:
+    """A version before the GID walk, and a link-local first entry."""
+    if (scene.version is not None and scene.version >= GID_DETECTION) or scene.user_value("NCCL_IB_GID_INDEX"):
+        return False
+    return any(gid.index == 0 and is_link_local(gid.gid) for gid in one.port.gids)
 
 
 def _settings(scene: Scene, right: dict[Candidate, int]) -> tuple[Setting, ...]:

@@ -24,6 +24,10 @@ _V1_ONLY = (
     "v2 drop",
 )
 _PEER_ACCESS = ("p2p", "gdr", "gpudirect", "peer access", "gpu direct")
+_NOT_PASSED = (
+    "not propagated", "not passed", "not exported", "not forwarded", "does not reach", "do not reach", "not seen by",
+    "only on the first node", "only on the head", "not inherited",
+)  # fmt: skip
 _STALLED = ("hang", "hung", "crash", "stuck", "local protection", "corrupt")
 
 
@@ -36,6 +40,7 @@ class Heard(NamedTuple):
     gdr_disabled: bool = False
     v2_fails: bool = False
     peer_access_stalls: bool = False
+    not_propagated: bool = False
 
 
 def listen(symptoms: tuple[str, ...]) -> Heard:
@@ -52,4 +57,5 @@ def listen(symptoms: tuple[str, ...]) -> Heard:
         any_of(_GDR_OFF),
         any_of(_V1_ONLY),
         any_of(_PEER_ACCESS) and any_of(_STALLED),
+        any_of(_NOT_PASSED),
     )

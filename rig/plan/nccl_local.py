@@ -11,8 +11,9 @@ from rig.plan.nccl_vars import PORT_FUSION, dotted
 
 SHM_A_GPU = 20 << 20  # two connectors of 9.2 MiB for each GPU, as NCCL 2.18 to 2.21 make them (nccl#342)
 SHM_PLENTY = 1 << 30
+HEEDS_NVML = (2, 19, 1)
 MERGE_BOTH_DIGITS = (2, 18, 3)  # NCCL_IB_MERGE_VFS masks both device digits from here on
-LYING = ("rtx 40", "rtx 4", "rtx 50")  # GeForce whose drivers report peer access that does not work (nccl-tests#117)
+LYING = ("rtx 40", "rtx 50")  # GeForce whose drivers report peer access that does not work (nccl-tests#117)
 
 
 def mig(scene: Scene) -> tuple[Say, ...]:
@@ -40,11 +41,17 @@ def shared_memory(scene: Scene) -> tuple[Say, ...]:
 
 
 def p2p_is_broken(scene: Scene) -> bool:
-    """Peer access that the driver grants and the hardware does not keep: consumer Ada and later over PCIe."""
+    """Peer access over PCIe that NCCL would try and that does not work: by measurement, or by what is known of the
+    product and of the driver's word. NCCL before 2.19.1 does not heed a driver that denies it."""
     gpus = scene.machine.gpus
-    if len(gpus) < 2 or any(gpu.nvlinks for gpu in gpus) or len({gpu.bus_id for gpu in gpus} - {None}) == 1:
+    if len({gpu.bus_id for gpu in gpus}) < 2 or any(gpu.nvlinks for gpu in gpus):
         return False
-    return any(_lies(gpu) for gpu in gpus) or any(gpu.p2p is False and _recent(gpu) for gpu in gpus)
+    if scene.p2p_works is not None:
+        return not scene.p2p_works and any(_recent(gpu) for gpu in gpus)
+    if any(gpu.p2p and _lies(gpu) for gpu in gpus):
+        return True
+    denied = any(gpu.p2p is False for gpu in gpus)
+    return denied and scene.version is not None and scene.version < HEEDS_NVML
 
 
 def _lies(gpu: Gpu) -> bool:
@@ -53,15 +60,14 @@ def _lies(gpu: Gpu) -> bool:
 
 
 def _recent(gpu: Gpu) -> bool:
-    """Generations whose drivers report peer access: before Ampere a refusal is the driver's own word, and NCCL follows
-    it."""
+    """Generations whose drivers report peer access: before Ampere they deny it themselves, and NCCL finds out."""
     return gpu.capability is not None and gpu.capability >= (8, 0) and not gpu.mig
 
 
 def p2p(scene: Scene) -> tuple[Say, ...]:
     if not p2p_is_broken(scene):
         return ()
-    text = f"{scene.machine.gpus[0].model}: GPUs cannot reach each other's memory over PCIe, whatever the driver says"
+    text = f"{scene.machine.gpus[0].model}: these GPUs cannot reach each other's memory over PCIe"
     return (say("P2P_BROKEN", text, domain="platform", fix="NCCL_P2P_DISABLE=1 is set; /dev/shm carries the traffic"),)
 
 
@@ -79,7 +85,9 @@ def acs(scene: Scene) -> tuple[Say, ...]:
     if redirected:
         text = f"PCI ACS redirects peer traffic through the root complex on {listed(redirected)}"
         return (say("ACS_ENABLED", text, verdict="host-fix-needed", got=list(redirected), fix=fix),)
-    if not listen(scene.symptoms).peer_access_stalls or p2p_is_broken(scene) or _acs_known_off(scene):
+    heard = listen(scene.symptoms)
+    translated = scene.machine.kernel.iommu == "translated" and heard.failed
+    if not (heard.peer_access_stalls or translated) or p2p_is_broken(scene) or _acs_known_off(scene):
         return ()
     text = "Transfers between PCI devices stall, and the ACS bits of the bridges cannot be read here"
     return (say("ACS_SUSPECTED", text, verdict="host-fix-needed", fix=fix),)

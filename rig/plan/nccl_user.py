@@ -11,7 +11,7 @@ from rig.plan.nccl_facts import Say, Scene, listed, names, say
 from rig.plan.nccl_heard import listen
 from rig.plan.nccl_match import exact_list, matches
 from rig.plan.nccl_paths import rank
-from rig.plan.nccl_vars import unread_by_user
+from rig.plan.nccl_vars import GID_DETECTION, unread_by_user
 from rig.plan.socket import nccl_interfaces, reachable_addresses
 
 
@@ -68,14 +68,14 @@ def hca_filter(scene: Scene, right: Right) -> tuple[Say, ...]:
     wanted = names(right.choice.chosen)
     want = exact_list(wanted)
     if not taken:
-        text = (
-            f"NCCL_IB_HCA={value} matches none of {listed(names(usable))}: NCCL falls back to sockets without an error"
-        )
+        text = f"NCCL_IB_HCA={value} matches none of {listed(names(usable))}: NCCL falls back to sockets silently"
         return (_user("HCA_FILTER_EMPTY", text, "NCCL_IB_HCA", want, value, "misconfigured"),)
     extra = tuple(one for one in taken if one not in right.choice.chosen)
     if extra and right.choice.decided:
         text = f"NCCL_IB_HCA={value} also takes {listed(names(extra))}, which are not of the fabric"
-        return (_user("HCA_FILTER_TOO_WIDE", text, "NCCL_IB_HCA", want, value, "misconfigured"),)
+        exact = value[:1] not in "^=" and not any(matches("=" + value, one.hca.name, one.port.number) for one in extra)
+        code = "HCA_NEEDS_EXACT" if exact else "HCA_FILTER_TOO_WIDE"
+        return (_user(code, text, "NCCL_IB_HCA", want, value, "misconfigured"),)
     if len(taken) < len(right.choice.chosen):
         text = f"NCCL_IB_HCA={value} uses {len(taken)} of {len(right.choice.chosen)} ports of the fabric"
         return (_user("HCA_FILTER_NARROW", text, "NCCL_IB_HCA", want, value, None),)
@@ -141,16 +141,19 @@ def transport(scene: Scene, right: Right) -> tuple[Say, ...]:
 def unread_files(scene: Scene, right: Right) -> tuple[Say, ...]:
     """Variables that stand in files which launched ranks do not read."""
     lost = sorted(name for name in scene.unread if name.startswith("NCCL_") and name not in scene.user)
-    if not lost:
+    if not lost and not listen(scene.symptoms).not_propagated:
         return ()
-    text = f"{listed(lost)} is set where launched ranks do not read it (/etc/environment and profiles need a login)"
+    what = listed(lost or sorted(scene.user)) or "A variable"
+    text = f"{what} is set where launched ranks do not read it (/etc/environment and profiles need a login)"
     fix = "Leave it to this node's nccl.conf, which rig writes, or export it in the launching shell"
     return (say("ENV_NOT_PROPAGATED", text, verdict="misconfigured", domain="user", got=lost, fix=fix),)
 
 
 def default_gid(scene: Scene, right: Right) -> tuple[Say, ...]:
-    """A run that ended in retries over RoCE with the default index: it used entry 0."""
-    if not listen(scene.symptoms).retries_exceeded or scene.user_value("NCCL_IB_GID_INDEX"):
+    """A run that ended in retries (or failed, with an old NCCL) over RoCE with the default index: it used entry 0."""
+    heard = listen(scene.symptoms)
+    old = scene.version is not None and scene.version < GID_DETECTION and heard.failed
+    if not (heard.retries_exceeded or old) or scene.user_value("NCCL_IB_GID_INDEX"):
         return ()
     zero = [
         one.port.name

@@ -8,7 +8,8 @@ whether an interface is up, and a link-local IPv6 address is good enough.
 from rig.lean import NamedTuple
 from rig.machine import Machine, NetDev
 from rig.plan import Setting
-from rig.plan.nccl_facts import Say, Scene, Version, say
+from rig.plan.nccl_facts import Say, Scene, Version, listed, say
+from rig.plan.nccl_heard import listen
 from rig.plan.nccl_match import exact_list, matches
 
 MOST = 16  # MAX_IFS
@@ -160,12 +161,16 @@ def overlapping(scene: Scene, right: str | None) -> tuple[Say, ...]:
     """Two interfaces that are up in one subnet: the kernel picks the source by the order of routes, which differs per
     node."""
     seen: dict[tuple[int, int, int], str] = {}
+    shown: set[str] = set()
     for dev in scene.machine.netdevs:
         if is_loopback(dev) or dev.up is False or dev.master is not None or dev.name.startswith(LEFTOVERS):
             continue
         if len(scene.machine.netdevs) < 2:
             break
         for address in reachable_addresses(dev):
+            if address in shown:  # a bond and its members, or an alias, can show one address twice
+                continue
+            shown.add(address)
             key = subnet(address)
             other = seen.setdefault(key, dev.name) if key is not None else dev.name
             if other != dev.name and (right is None or right in (other, dev.name)):
@@ -195,12 +200,18 @@ def _global(address: str) -> bool:
 
 
 def wrong_first(scene: Scene, alone: tuple[str, ...], right: str) -> tuple[Say, ...]:
-    """NCCL alone would bootstrap on a leftover interface, or on one that has no address a peer can reach."""
-    if not alone or alone[0] == right or scene.user_value("NCCL_SOCKET_IFNAME"):
+    """NCCL alone would use a leftover interface, or bootstrap on one that has no address a peer can reach."""
+    if not alone or alone == (right,) or scene.user_value("NCCL_SOCKET_IFNAME"):
         return ()
     first = next(dev for dev in scene.machine.netdevs if dev.name == alone[0])
-    if reachable_addresses(first) and not first.name.startswith(LEFTOVERS) and first.up is not False:
+    leftovers = [name for name in alone if name != right and name.startswith(LEFTOVERS)]
+    lost = first.name != right and (not reachable_addresses(first) or first.up is False or first.name in leftovers)
+    if not lost and not leftovers:
         return ()
-    text = f"NCCL alone would bootstrap on {first.name}, which peers cannot reach; {right} holds the route"
+    if lost:
+        text = f"NCCL alone would bootstrap on {first.name}, which peers cannot reach; {right} holds the route"
+    else:
+        text = f"NCCL alone would also use {listed(leftovers)}, which lead nowhere; {right} holds the route"
+    verdict = "misconfigured" if lost or listen(scene.symptoms).failed else None
     fix = f"NCCL_SOCKET_IFNAME={exact_list((right,))}"
-    return (say("SOCKET_IF_AMBIGUOUS", text, verdict="misconfigured", subject=first.name, want=right, fix=fix),)
+    return (say("SOCKET_IF_AMBIGUOUS", text, verdict=verdict, want=right, got=list(alone), fix=fix),)
