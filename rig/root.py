@@ -134,6 +134,15 @@ class Live:
             return None
         return Space(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
 
+    def trusted(self, path: str) -> bool | None:
+        """Whether only root or this process's user can write a file; None when it is missing. Not part of a Root: a
+        capture knows no owners."""
+        try:
+            told = os.stat(self.prefix + path)
+        except (OSError, ValueError):
+            return None
+        return told.st_uid in (0, os.geteuid()) and not told.st_mode & 0o002
+
     def run(self, argv: tuple[str, ...], timeout_s: float) -> str | None:
         if self.prefix:
             return None
