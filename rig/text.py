@@ -62,8 +62,8 @@ def count_of_list(text: str | None) -> int | None:
         return None
     total = 0
     for part in first.split(","):
-        low, _, high = part.partition("-")
-        first_number, last_number = whole(low, 0, 1 << 20), whole(high or low, 0, 1 << 20)
+        low, dash, high = part.partition("-")
+        first_number, last_number = whole(low, 0, 1 << 20), whole(high if dash else low, 0, 1 << 20)
         if first_number is None or last_number is None or last_number < first_number:
             return None
         total += last_number - first_number + 1

@@ -57,7 +57,7 @@ def parse_information(text: str | None) -> dict[str, str]:
     for entry in (text or "").splitlines():
         key, colon, value = entry.partition(":")
         clean = line(value)
-        if colon and clean is not None and not clean.startswith("??"):  # UUID of a GPU that is not initialised
+        if colon and clean is not None and "??" not in clean:  # UUID of a GPU that is not initialised
             told[key.strip()] = clean
     return told
 

@@ -89,7 +89,6 @@ class Nvml:
         function = getattr(self.library, "nvmlErrorString", None)
         if function is None or code is None:
             return f"NVML error {code}"
-        function.restype = ctypes.c_char_p
         words = function(code) or b""
         return f"{words.decode('utf-8', 'replace')} (NVML error {code})"
 
@@ -174,9 +173,12 @@ def load() -> Any:
     """The library; None where the container was given none."""
     for name in LIBRARIES:
         try:
-            return ctypes.CDLL(name)
+            library = ctypes.CDLL(name)
         except OSError:
             continue
+        if hasattr(library, "nvmlErrorString"):
+            library.nvmlErrorString.restype = ctypes.c_char_p
+        return library
     return None
 
 
