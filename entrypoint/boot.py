@@ -175,10 +175,11 @@ class Boot:
             return CONFIGURATION
         told = {line.name: line for line in seen.plan.ranks}
         environ.setdefault("OMP_NUM_THREADS", str(told["omp_num_threads"].value))
-        self.voice.page(
-            f"starts {path}: {place.local_size} ranks ({told['local_ranks'].reason}), world size {sum(place.slots)}, "
-            f"rank 0 at {place.master_addr}:{place.master_port}"
-        )
+        if "gloo_socket_ifname" in told:
+            environ.setdefault("GLOO_SOCKET_IFNAME", told["gloo_socket_ifname"].value)
+        count = f"{place.local_size} rank{'s' * (place.local_size > 1)} ({told['local_ranks'].reason})"
+        meeting = f"world size {sum(place.slots)}, rank 0 at {place.master_addr}:{place.master_port}"
+        self.voice.page(f"starts {path}: {count}, {meeting}")
         script = Script(python, path, lambda rank: (*local_rank(words, facts, rank), *words))
         return start_ranks(script, place, environ, self.settings.grace_s, self.folder, self.voice)
 

@@ -34,6 +34,9 @@ def plan_launch(machine: Machine, world: World, settings: Settings, environ: Map
             found = (*found, *_too_many(named, gpus, world.source))
             local = Setting("local_ranks", named, _source(world), f"slots of this node in {world.source}")
     ranks = (local, *_job_lines(world, slots, environ), _thread_line(machine, local.value, environ))
+    if not gpus and world.node_count == 1:
+        reason = "ranks of one node meet on loopback; gloo would look up the host name, which may not resolve"
+        ranks = (*ranks, Setting("gloo_socket_ifname", "lo", "default", reason))
     return LaunchPlan(ranks, _environment(gpus, environ), (*found, *strangers), gpus)
 
 

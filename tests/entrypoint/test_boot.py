@@ -116,7 +116,7 @@ def test_ranks_on_cpus_are_told_so(here: Any) -> None:
     assert environ["LOCAL_SIZE"] == environ["WORLD_SIZE"] == "1"
     assert int(environ["OMP_NUM_THREADS"]) >= 1
     assert environ["MASTER_ADDR"] == "127.0.0.1"
-    assert any("starts train.py: 1 ranks (no GPU was found: CPUs over gloo" in line for line in done.lines)
+    assert any("starts train.py: 1 rank (no GPU was found: CPUs over gloo" in line for line in done.lines)
 
 
 def test_the_user_s_variables_win(here: Any) -> None:

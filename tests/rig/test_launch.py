@@ -1,0 +1,84 @@
+"""How many ranks start here, and who they are, from facts, the world and the user's words."""
+
+import pytest
+
+from rig.job import Node, World
+from rig.machine import UNLIMITED, Cpu, Gpu, Limits, Machine
+from rig.plan import Plan, Setting
+from rig.plan.launch import LaunchPlan, place_of, plan_launch
+from rig.ranks import Place
+from rig.settings import Settings
+
+EIGHT = Machine(gpus=tuple(Gpu(i) for i in range(8)), cpu=Cpu(online=192), limits=Limits(cpus=96.0))
+NONE = Machine(cpu=Cpu(online=4), limits=Limits(cpus=float(UNLIMITED)))
+DEFAULTS = Settings()
+ALONE = World(nodes=(Node("a"),), master_addr="127.0.0.1")
+
+
+def launch(machine: Machine, world: World = ALONE, settings: Settings = DEFAULTS, **environ: str) -> LaunchPlan:
+    return plan_launch(machine, world, settings, environ)
+
+
+def line(plan: LaunchPlan, name: str) -> Setting:
+    return next(one for one in plan.ranks if one.name == name)
+
+
+def test_each_gpu_gets_a_rank() -> None:
+    plan = launch(EIGHT)
+    assert line(plan, "local_ranks")[1:3] == (8, "detection")
+    assert line(plan, "omp_num_threads").value == 12
+    assert plan.gpus == 8
+    assert not plan.environment and not plan.findings
+
+
+def test_visible_devices_are_the_user_s_word() -> None:
+    plan = launch(EIGHT, CUDA_VISIBLE_DEVICES="0,3")
+    assert line(plan, "local_ranks")[1:3] == (2, "environment")
+    assert plan.gpus == 2
+
+
+def test_hidden_gpus_mean_cpus_and_are_said_where_it_may_be_a_mistake() -> None:
+    plan = launch(EIGHT, CUDA_VISIBLE_DEVICES="9")
+    assert (plan.gpus, line(plan, "local_ranks").value) == (0, 2)
+    assert [one.id for one in plan.findings] == ["gpus-hidden"]
+    assert not launch(EIGHT, CUDA_VISIBLE_DEVICES="").findings
+
+
+def test_without_a_gpu_ranks_run_on_cpus() -> None:
+    plan = launch(NONE, settings=Settings(cpu_ranks=3))
+    assert line(plan, "local_ranks")[1:3] == (3, "default")
+    assert line(plan, "omp_num_threads").value == 1
+    assert line(plan, "gloo_socket_ifname").value == "lo"
+    assert [(one.name, one.value) for one in plan.environment] == [("DS_ACCELERATOR", "cpu")]
+    assert not launch(NONE, DS_ACCELERATOR="cpu").environment
+
+
+def test_nodes_of_a_job_share_the_ranks() -> None:
+    world = World((Node("a", 8), Node("b", 8)), 2, 1, master_addr="a", source="Slurm")
+    plan = launch(EIGHT, world)
+    assert line(plan, "world_size").value == 16
+    assert place_of(Plan(ranks=plan.ranks)) == Place((8, 8), 1, "a", 29500)
+    assert not [one for one in launch(NONE, world).ranks if one.name == "gloo_socket_ifname"]
+
+
+def test_slots_of_a_hostfile_count_and_more_than_there_are_gpus_fail() -> None:
+    world = World((Node("a", 4), Node("b", 8)), 2, 0, master_addr="a", source="RIG_HOSTFILE")
+    plan = launch(EIGHT, world)
+    assert line(plan, "local_ranks")[1:3] == (4, "environment")
+    too_many = world._replace(nodes=(Node("a", 9), Node("b", 8)))
+    assert [(one.id, one.outcome) for one in launch(EIGHT, too_many).findings] == [("slots-beyond-gpus", "fail")]
+
+
+@pytest.mark.parametrize(("source", "outcome", "nodes"), [("platform file", "warn", 1), ("RIG_NODES", "fail", 2)])
+def test_a_node_that_is_not_listed(source: str, outcome: str, nodes: int) -> None:
+    world = World((Node("a"), Node("b")), 2, None, master_addr="a", source=source)
+    plan = launch(EIGHT, world)
+    assert [(one.id, one.outcome) for one in plan.findings] == [("node-unknown", outcome)]
+    assert len(line(plan, "slots").value) == nodes
+    assert (place_of(Plan(ranks=plan.ranks)) is None) == (outcome == "fail")
+
+
+def test_a_free_port_is_for_a_job_of_one_node_only() -> None:
+    assert place_of(Plan(ranks=launch(EIGHT).ranks), 23456) == Place((8,), 0, "127.0.0.1", 23456)
+    told = launch(EIGHT, ALONE._replace(master_port=1234), MASTER_PORT="1234")
+    assert place_of(Plan(ranks=told.ranks), 23456) == Place((8,), 0, "127.0.0.1", 1234)
