@@ -118,7 +118,7 @@ def load_platform(root: Root, path: str = PATH) -> tuple[Platform | None, tuple[
     fatal = [one for one in problems if one.fatal]
     if platform is None or fatal:
         return None, (_ignored(path, fatal[0], len(fatal) - 1),)
-    platform, refused = _with_files(root, platform)
+    platform, refused = with_files(root, platform)
     if (stranger := other_machine(root, platform)) is not None:
         return None, (_ignored(path, stranger),)
     return platform, tuple(_warned(path, one) for one in (*problems, *refused))
@@ -152,7 +152,7 @@ def _glob(pattern: str, name: str) -> bool:
     return True
 
 
-def _with_files(root: Root, platform: Platform) -> tuple[Platform, tuple[Problem, ...]]:
+def with_files(root: Root, platform: Platform) -> tuple[Platform, tuple[Problem, ...]]:
     """Drop files that are missing or that others could have written; read the bus ids of the topology file."""
     refused = []
     if (problem := _unfit(root, "topo_file", platform.topo_file)) is not None:

@@ -163,18 +163,18 @@ class _Reader:
                 )
 
     def object(self, path: str, value: Any, keys: dict[str, Key]) -> dict[str, Any]:
-        """The good values of an object; problems are noted. null counts as absent."""
+        """The good values of an object; problems are noted."""
         if not isinstance(value, dict):
             self.wrong(path, "must be an object")
             return {}
         self.unknown(f"{path}.", value, keys)
         found = {}
         for name, key in keys.items():
-            given = value.get(name)
-            if given is None:
+            if name not in value:
                 if key.required:
                     self.wrong(f"{path}.{name}", "is required", f"Add {name}")
                 continue
+            given = value[name]
             wrong = key.check(given)
             if wrong is not None:
                 self.wrong(f"{path}.{name}", wrong)
