@@ -5,7 +5,7 @@ ENV := .venv/.from-host-lock
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo test image shell lint lock clean bench-build bench-boot
+.PHONY: help demo test image shell lint lock clean bench-build bench-boot bench-plan bench-tune
 
 help: ## This page
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,12 @@ bench-build: $(ENV) ## Our build against a plain Dockerfile, side by side
 
 bench-boot: image ## The boot against a bare interpreter and a bypassed entrypoint
 	$(PY) -m bench.boot
+
+bench-plan: $(ENV) ## The plan for clusters of up to 10,240 nodes: time and memory
+	$(PY) -m bench.plan
+
+bench-tune: image ## Our DeepSpeed config against the defaults on links of known rate (half an hour)
+	$(PY) -m bench.tune
 
 clean: ## Remove the environment and what builds left in this folder (images stay: docker rmi)
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis
