@@ -108,5 +108,6 @@ def render(tree: Tree, comments: Iterable[str] = ()) -> str:
         lines += _folder_lines(tree, folder)
     for argv, answer in sorted(tree.programs.items()):
         words = " ".join(map(_name, argv))
-        lines += [f"$ {answer.state} {words}", *(f"    {_value(entry)}" for entry in answer.output.splitlines())]
+        told = answer.output.removesuffix("\n").split("\n") if answer.output else []
+        lines += [f"$ {answer.state} {words}", *(f"    {_value(entry)}" for entry in told)]
     return "\n".join(lines) + "\n"
