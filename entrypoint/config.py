@@ -5,10 +5,14 @@ import os
 from entrypoint.say import Voice
 from entrypoint.state import write_file
 from rig.arguments import missing_config, named_config, with_config
-from rig.dsconfig import ConfigError, fill, parse_config, render, stage_of
-from rig.lean import Any
+from rig.dsconfig import ConfigError, fill, render, stage_of
+from rig.lean import TYPE_CHECKING, Any
 from rig.plan.compose import Composed
 from rig.scriptargs import ScriptFacts, look_at_script
+
+if TYPE_CHECKING:
+    from rig.dsconfig import Change
+    from rig.judge.ruling import Judgement, Ruling
 
 
 class Refused(Exception):
@@ -36,7 +40,7 @@ class Configs:
         ours = f"{self.folder}/ds_config.json"
         named = named_config(words, facts)
         if named is not None and named.path != ours:
-            copy = self._filled_copy(named.path)
+            copy = self._copy(named.path)
             return words if copy is None else with_config(words, named, copy)
         added = missing_config(words, facts, ours) if self.do_fill else ()
         if added:
@@ -44,23 +48,53 @@ class Configs:
             self.voice.notice(text)
         return (*added, *words)
 
-    def _filled_copy(self, path: str) -> str | None:
-        """The path of the copy; None where the user's file stays in use."""
+    def _copy(self, path: str) -> str | None:
+        """The path of a copy that differs from the user's file; None where the file stays in use."""
+        from rig.judge import judge_config
+        from rig.judge.text import read
+
+        written = read(_text(path), path)
+        if written.config is None:
+            raise Refused(". ".join(f"{one.key}: {one.message}" for one in written.rulings))
+        filled, changes = fill(written.config, self.composed.ds_settings(stage_of(written.config)))
+        judged = judge_config(filled, self.composed.site(), path)
+        for finding in judged.findings:
+            if finding.outcome == "fail":
+                raise Refused(f"{finding.subject}: {finding.text}. {finding.fix}")
+        if not self.do_fill:
+            self._left_alone(path, judged)
+            return None
+        changes = (*changes, *judged.changes)
+        reasons = [change.reason for change in changes]
+        for finding in judged.findings:
+            if finding.text not in reasons:
+                self.voice.finding(finding)
+        if not changes and not written.rulings:
+            return None
+        return self._write_copy(path, judged.output, changes, written.rulings)
+
+    def _left_alone(self, path: str, judged: "Judgement") -> None:
+        for finding in judged.findings:
+            self.voice.finding(finding)
+        if judged.verdict == "fix":
+            self.voice.warning(f"{path} is used as it is (RIG_FILL=0)")
+
+    def _write_copy(
+        self, path: str, output: dict[str, Any], changes: "tuple[Change, ...]", rewritten: "tuple[Ruling, ...]"
+    ) -> str | None:
+        copy = f"{self.folder}/{os.path.basename(path).rpartition('.')[0] or 'ds_config'}.filled.json"
         try:
-            config = parse_config(_text(path), path)
-            copied, changes = fill(config, self.composed.ds_settings(stage_of(config)))
-            text = render(copied) if changes else ""
+            why_not = write_file(copy, render(output))
         except ConfigError as error:
             raise Refused(str(error)) from None
-        if not changes or not self.do_fill:
-            return None
-        copy = f"{self.folder}/{os.path.basename(path).rpartition('.')[0] or 'ds_config'}.filled.json"
-        why_not = write_file(copy, text)
         if why_not is not None:
             self.voice.warning(f"{copy} was not written ({why_not}): {path} is used as it is")
             return None
-        self.voice.notice(f"{path} leaves room; filled in the copy {copy} (RIG_FILL=0: not):")
-        self.voice.notice(*(f"  {one.key}: {_shown(one.before)} -> {one.after} ({one.reason})" for one in changes))
+        self.voice.notice(f"{path} is used as the copy {copy} (RIG_FILL=0: as it is). What differs:")
+        self.voice.notice(
+            *(f"  {one.key}: {_shown(one.before)} -> {_shown(one.after)} ({one.reason})" for one in changes)
+        )
+        self.voice.notice(*(f"  {one.key}: {one.message}" for one in rewritten))
         return copy
 
 
@@ -75,4 +109,6 @@ def _text(path: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "absent" if value is None else str(value)

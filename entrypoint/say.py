@@ -46,6 +46,8 @@ class Voice:
 
 
 def _write(lines: "tuple[str, ...]") -> None:
+    if not lines:
+        return
     text = "".join(f"rig: {_printable(line)}\n" for line in lines)
     try:
         os.write(2, text.encode("utf-8", "backslashreplace"))

@@ -2,7 +2,7 @@
 
 from rig.job import World
 from rig.lean import TYPE_CHECKING, Any, Mapping, NamedTuple
-from rig.machine import Machine
+from rig.machine import Gpu, Machine
 from rig.plan import Plan, Setting
 from rig.plan.deepspeed import DsInputs, DsPlan, generated, plan_deepspeed
 from rig.plan.ds_inputs import inputs_of
@@ -33,10 +33,37 @@ class Composed(NamedTuple):
     plan: Plan
     ds: DsPlan
     ds_inputs: DsInputs
+    gpus: tuple[Gpu, ...] = ()  # those that the job uses
+    accelerate: bool = False
 
     def ds_config(self) -> dict[str, Any]:
         """The generated DeepSpeed config, nested."""
         return generated(self.ds)
+
+    def site(self) -> dict[str, Any]:
+        """Where a config will run, in the plain names that rig.judge takes. Unknown is left out."""
+        links, model = self.ds_inputs.links, self.ds_inputs.model
+        sm = [10 * gpu.capability[0] + gpu.capability[1] for gpu in self.gpus if gpu.capability]
+        memory = self.ds_inputs.gpu_memory_bytes
+        told = {
+            "nodes": links.nodes,
+            "gpus_per_node": links.gpus_per_node,
+            "device": "cpu" if self.ds_inputs.accelerator == "cpu" else None,
+            "gpu": next((gpu.model for gpu in self.gpus), None),
+            "sm": min(sm, default=None),
+            "gpu_mem_gb": memory / 1e9 if memory else None,
+            "link_gbps": links.nic_gbps,
+            "nics": links.nics,
+            "transport": links.transport,
+            "model_params": model.params,
+            "layers": model.layers,
+            "intermediate": model.intermediate,
+            "moe": model.dynamic or None,
+            "hf_trainer": self.ds_inputs.hf_trainer or None,
+            "accelerate": self.accelerate or None,
+        }
+        hidden = {"hidden": model.hidden} if model.hidden else {}  # a None would say that Hugging Face finds none
+        return {**{name: value for name, value in told.items() if value is not None}, **hidden}
 
     def ds_settings(self, stage: int) -> dict[str, Setting]:
         """What fits a config of the user's that asks for this ZeRO stage, by dotted name."""
@@ -58,7 +85,8 @@ def make_plan(machine: Machine, world: World, asked: Asked, platform: "Platform 
         hostfile=tuple((node.name, slots) for node, slots in zip(world.nodes, told["slots"], strict=False)),
         findings=(*launch.findings, *(nccl.findings if nccl else ()), *ds.advice),
     )
-    return Composed(plan, ds, inputs)
+    gpus = machine.gpus if launch.gpus else ()
+    return Composed(plan, ds, inputs, gpus, asked.script is not None and asked.script.accelerate)
 
 
 def _nccl(machine: Machine, launch: LaunchPlan, asked: Asked, platform: "Platform | None") -> "NcclPlan | None":

@@ -175,5 +175,6 @@ def test_a_config_of_the_user_is_filled_in_a_copy_and_shown(docker: Any, workspa
     done = docker.run("show.py", "--deepspeed_config", "ds.json", options=options)
     assert done.out == "/run/rig/ds.filled.json\n"
     assert any("zero_optimization.reduce_bucket_size: auto -> " in line for line in done.lines)
+    assert any("ds.json:1: read by DeepSpeed (HJSON)" in line for line in done.lines)
     kept = docker.run("show.py", "--deepspeed_config", "ds.json", options=[*options, "--env", "RIG_FILL=0"])
     assert kept.out == "ds.json\n"
