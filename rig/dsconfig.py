@@ -132,9 +132,13 @@ def _parse_hjson(text: str, name: str, strict: ValueError) -> Any:
         raise ConfigError(name, None, "nested too deeply") from None
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         # HJSON reads on to the end of the file after an open bracket; where strict JSON stopped is then better.
-        better = strict if "eof" in str(error) else error
+        better = strict if "eof" in str(error) and hasattr(strict, "lineno") else error
         line = getattr(better, "lineno", None) or getattr(strict, "lineno", None)
-        raise ConfigError(name, line, f"neither JSON nor HJSON: {getattr(better, 'msg', None) or better}") from None
+        raise ConfigError(name, line, f"neither JSON nor HJSON: {_message(better)}") from None
+
+
+def _message(error: Exception) -> str:
+    return str(getattr(error, "msg", None) or error).replace(" %r", "")  # HJSON forgets to fill this in
 
 
 def _duplicate(text: str, name: str, key: str) -> ConfigError:

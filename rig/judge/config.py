@@ -13,6 +13,8 @@ RULES: tuple[Rule, ...] = (
     *numbers.RULES,
     *batch.RULES,
     *semantics.RULES,
+    *numbers.LAST,
+    *keys.LAST,
 )
 
 

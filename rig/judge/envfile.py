@@ -74,18 +74,32 @@ def _pair(raw: str, number: int, rulings: list[Ruling]) -> tuple[str, str] | Non
 
 def _shell_safe(key: str, value: str, fix: Any) -> str:
     """The value as a shell takes it for one word; a remark behind it cut off."""
-    if value[:1] in "'\"" and len(value) > 1 and value[-1] == value[0] and value[0] not in value[1:-1]:
+    if _one_word(value):
         return value
     cut = value.find(" #")
     if cut >= 0:
         fix(f"{key}: the remark after # comments out the launch itself: no rank starts, exit status 0", "Remove it")
         value = value[:cut].rstrip()
-    if all(char in PLAIN for char in value):
+    if _one_word(value):
         return value
     quoted = "'" + value.replace("'", "'\"'\"'") + "'"
     bad = next(char for char in value if char not in PLAIN)
     fix(f"{key}: {bad!r} in the value is read by the shell of every node: quoted", "Put the value in single quotes")
     return quoted
+
+
+def _one_word(value: str) -> bool:
+    """Whether a shell reads exactly one literal word: plain pieces, 'quoted' and "quoted" ones side by side."""
+    at = 0
+    while at < len(value):
+        if value[at] in PLAIN:
+            at += 1
+            continue
+        stop = value.find(value[at], at + 1) if value[at] in "'\"" else -1
+        if stop < 0 or (value[at] == '"' and any(char in "$`\\" for char in value[at:stop])):
+            return False
+        at = stop + 1
+    return True
 
 
 def _is_name(key: str) -> bool:

@@ -183,11 +183,10 @@ def stage_off(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
 
 RULES = (
     deprecated_zero,
-    stage_range,
     top_names,
     inner_names,
     old_offload,
     zero_names,
     both_spellings,
-    stage_off,
 )
+LAST = (stage_range, stage_off)

@@ -4,6 +4,7 @@ from rig.judge.envfile import PLAIN
 from rig.judge.ruling import Edit, Ruling
 from rig.judge.site import site_of
 from rig.lean import Any, Iterator, Mapping
+from rig.nodelist import number
 from rig.plan.ds_versions import SSH_PORT, written
 from rig.plan.hostfile import read_hostfile
 
@@ -100,6 +101,20 @@ def once(given: Facts, world: Facts) -> Iterator[Ruling]:
     )
 
 
+def nodes_are_there(given: Facts, world: Facts) -> Iterator[Ruling]:
+    """--num_nodes above the list silently uses all of it."""
+    args, hostfile = _texts(given.get("args")), given.get("hostfile")
+    if not isinstance(hostfile, str):
+        return
+    wanted = number(args[args.index("--num_nodes") + 1]) if "--num_nodes" in args[:-1] else site_of(world).nodes
+    listed = len({entry.host for entry in read_hostfile(hostfile).entries})
+    if wanted and 0 < listed < wanted:
+        text = f"{wanted} nodes were asked for, the hostfile has {listed}: DeepSpeed would use those and say nothing"
+        yield Ruling(
+            "reject", "nodes-missing", text, "hostfile", f"Add {wanted - listed} hosts, or ask for fewer nodes"
+        )
+
+
 def ranks_are_named(given: Facts, world: Facts) -> Iterator[Ruling]:
     """Without the five variables DeepSpeed tries MPI discovery, and dies on mpi4py."""
     site, launcher = site_of(world), given.get("launcher")
@@ -153,13 +168,13 @@ def visible_devices(given: Facts, world: Facts) -> Iterator[Ruling]:
         return
     known = given.get("gpu_uuids")
     index = {str(uuid): str(place) for place, uuid in enumerate(known)} if isinstance(known, (list, tuple)) else {}
-    numbers = [index.get(part, "") for part in parts] if index else [str(place) for place in range(len(parts))]
-    if "" in numbers or (not index and len(parts) > site.gpus_per_node):
+    places = [index.get(part, "") for part in parts] if index else [str(place) for place in range(len(parts))]
+    if "" in places or (not index and len(parts) > site.gpus_per_node):
         text = f"{key}={value[:60]}: no GPU of this node has that name"
         yield Ruling("reject", "visible-index", text, key, "Give indices")
         return
-    text = f"{key}={value[:60]}: the launcher reads numbers only: {','.join(numbers)}"
-    yield Ruling("fix", "visible-index", text, key, "Give indices", (Edit(("env", key), ",".join(numbers)),))
+    text = f"{key}={value[:60]}: the launcher reads numbers only: {','.join(places)}"
+    yield Ruling("fix", "visible-index", text, key, "Give indices", (Edit(("env", key), ",".join(places)),))
 
 
 def environment_travels(given: Facts, world: Facts) -> Iterator[Ruling]:
@@ -224,6 +239,7 @@ RULES = (
     ssh_port,
     launcher_is_there,
     once,
+    nodes_are_there,
     ranks_are_named,
     local_rank,
     visible_devices,

@@ -89,39 +89,35 @@ def positive(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
 def memory(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
     """The flat buffer is allocated whole at the start and has no upper bound in DeepSpeed's schema."""
     total = site.memory_bytes or ASSUMED_MEMORY
-    for key, value in _sizes(config):
-        if key not in BUCKETS or (key == "allgather_bucket_size") or not _reads(config, key):
-            continue
+    for key, value in _buckets(config):
         needed = _element_bytes(config, site) * value
         if needed > total:
             text = f"{key} needs more memory than one GPU has: {_gb(needed)} of {_gb(total)} GB"
             yield Ruling("reject", "bucket-memory", text, f"{ZERO}.{key}", "Write a smaller number of elements")
 
 
-def clamp(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
-    """A bucket within the card but beyond its margin, or larger than the model, which it then never fills."""
-    stage, e = stage_of(config), _element_bytes(config, site)
-    for key, value in _sizes(config):
-        if key not in BUCKETS or key == "allgather_bucket_size" or not _reads(config, key) or value <= 0:
+def clamp_memory(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """A bucket that fits the card, but with its copies in flight leaves too little for the rest."""
+    stage, e, total = stage_of(config), _element_bytes(config, site), site.memory_bytes
+    for key, value in _buckets(config):
+        flight = e * value * (IN_FLIGHT if key == "reduce_bucket_size" else IN_FLIGHT // 2)
+        if not total or flight <= CLAMP_SHARE * total or e * value > total:
             continue
-        flight = IN_FLIGHT if key == "reduce_bucket_size" else IN_FLIGHT // 2
-        params = site.model.params
-        if (
-            site.memory_bytes
-            and flight * e * value > CLAMP_SHARE * site.memory_bytes
-            and e * value <= site.memory_bytes
-        ):
-            room = pace(inputs_at(site, stage), stage).room
-            cap = int((room.reduce_cap if key == "reduce_bucket_size" else room.prefetch_cap) / e) if room else value
-            if cap < value:
-                text = f"{key} {value} takes {_gb(flight * e * value)} of {_gb(site.memory_bytes)} GB in flight"
-                edit = Edit((ZERO, key), max(2, cap - cap % 2))
-                fix = "Write a smaller number"
-                yield Ruling("fix", "bucket-clamp-memory", f"{text}: {edit.value}", f"{ZERO}.{key}", fix, (edit,))
-                value = edit.value
-        if params and value > params:
+        room = pace(inputs_at(site, stage), stage).room
+        cap = int((room.reduce_cap if key == "reduce_bucket_size" else room.prefetch_cap) / e) if room else value
+        if cap < value:
+            edit = Edit((ZERO, key), max(2, cap - cap % 2))
+            text = f"{key} {value} takes {_gb(flight)} of {_gb(total)} GB in flight: {edit.value}"
+            yield Ruling("fix", "bucket-clamp-memory", text, f"{ZERO}.{key}", "Write a smaller number", (edit,))
+
+
+def clamp_model(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """A bucket larger than the model is allocated whole and never full."""
+    params = site.model.params
+    for key, value in _buckets(config):
+        if params and value > params + params % 2:
             edit = Edit((ZERO, key), params + params % 2)
-            text = f"{key} {value} is larger than the model ({params} parameters): it is allocated whole and never full"
+            text = f"{key} {value} is larger than the model ({params} parameters): it is never full: {edit.value}"
             yield Ruling("fix", "bucket-clamp-model", text, f"{ZERO}.{key}", "Write at most the model's size", (edit,))
 
 
@@ -191,16 +187,20 @@ def _sizes(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
             yield key, value
 
 
+def _buckets(config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """The buckets that the stage allocates; allgather_bucket_size is never allocated (torch >= 1.13)."""
+    stage = stage_of(config)
+    allocated = () if stage == 0 else ("reduce_bucket_size",) if stage < 3 else (BUCKETS[0], *BUCKETS[2:])
+    for key, value in _sizes(config):
+        if value > 0 and key in allocated:
+            yield key, value
+
+
 def _from_text(text: str) -> float | None:
     try:
         return float(text.strip().replace("_", "x"))
     except ValueError:
         return None
-
-
-def _reads(config: Mapping[str, Any], key: str) -> bool:
-    stage = stage_of(config)
-    return stage == 3 or (stage in (1, 2) and key == "reduce_bucket_size")
 
 
 def _element_bytes(config: Mapping[str, Any], site: Site) -> int:
@@ -211,4 +211,29 @@ def _gb(size: float) -> str:
     return f"{size / 1e9:.3g}"
 
 
-RULES = (types, whole, positive, memory, clamp, prefetch, persistence, even)
+def finite(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """Infinity and NaN are not JSON: HJSON reads a word, Hugging Face refuses the file."""
+    clip = config.get("gradient_clipping")
+    if isinstance(clip, float) and clip == float("inf"):
+        text = "gradient_clipping: infinity is not JSON; no clipping is written as 0.0"
+        edit = Edit(("gradient_clipping",), 0.0)
+        yield Ruling("fix", "json-normalise", text, "gradient_clipping", "Write 0.0", (edit,))
+    for path in _not_finite(config, ()):
+        if path == ("gradient_clipping",) and clip == float("inf"):
+            continue
+        name = ".".join(path)
+        yield Ruling("reject", "json-normalise", f"{name} is not a number that JSON can hold", name, "Write a number")
+
+
+def _not_finite(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        yield path
+    inner = (
+        value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    )
+    for key, item in inner:
+        yield from _not_finite(item, (*path, str(key)))
+
+
+RULES = (types, whole, positive, memory, clamp_memory, prefetch, persistence, even)
+LAST = (clamp_model, finite)

@@ -4,7 +4,7 @@ from rig.dsconfig import AUTO, ZERO, stage_of
 from rig.judge.ruling import REMOVE, Edit, Ruling
 from rig.judge.site import Site
 from rig.lean import Any, Iterator, Mapping
-from rig.plan.ds_versions import FULL_BUFFER, HPZ, OVERLAP_RACE, written
+from rig.plan.ds_versions import FULL_BUFFER, HPZ, OVERLAP_RACE, ZERO_KEYS, written
 
 _ZERO_SWITCHES = (
     "contiguous_gradients reduce_scatter allgather_partitions overlap_comm load_from_fp32_weights elastic_checkpoint "
@@ -125,7 +125,7 @@ def partition(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
         text = f"zero_hpz_partition_size {size} must divide the world of {site.ranks} ranks"
         fix = f"Use a divisor of {site.ranks}, usually the GPUs of a node ({site.gpus_per_node})"
         yield Ruling("reject", "hpz-world", text, key, fix)
-    elif site.version < HPZ.fixed and not site.allow_hpz:
+    elif ZERO_KEYS["zero_hpz_partition_size"] <= site.version < HPZ.fixed and not site.allow_hpz:
         text = (
             f"zero_hpz_partition_size {size} does not converge on {written(site.version)} ({HPZ.source}, fixed in "
             f"{written(HPZ.fixed)}): 1"

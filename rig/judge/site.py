@@ -74,7 +74,7 @@ def site_of(world: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> 
         dist_initialised=known.get("dist_initialised") if isinstance(known.get("dist_initialised"), bool) else None,
         hf_batch=_whole(known, "hf_per_device_batch", "hf_per_device_train_batch_size"),
         hf_gas=_whole(known, "hf_gas", "hf_gradient_accumulation_steps") or 1,
-        cpu=gpus == 0 or known.get("device") == "cpu" or known.get("accelerator") == "cpu",
+        cpu=known.get("gpus_per_node") == 0 or known.get("device") == "cpu" or known.get("accelerator") == "cpu",
         fused_adam=known.get("fused_adam") if isinstance(known.get("fused_adam"), bool) else None,
         allow_hpz=known.get("allow_hpz") is True,
         local_host=known.get("local_host") if isinstance(known.get("local_host"), str) else None,

@@ -22,17 +22,27 @@ class Times(NamedTuple):
     compute_s: float | None
 
 
-def times(inputs: DsInputs, now: Pace) -> Times:
-    """ZeRO-3 gathers every weight twice and reduces every gradient once a micro step: 3x the weights in bytes."""
+def volume(stage: int, gas: int) -> float:
+    """Bytes that a stage moves in a micro step, as a multiple of the weights.
+
+    ZeRO-3 gathers every weight twice and reduces every gradient once. ZeRO-1 and 2 all-reduce gradients (2x: they keep
+    a slice of it) and gather the weights once an optimizer step; stage 1 reduces only then, stage 2 every micro step.
+    Counted on 0.12.6 (runtime/zero/stage_1_and_2.py).
+    """
+    return {1: 3 / max(1, gas), 2: 2 + 1 / max(1, gas)}.get(stage, 3.0)
+
+
+def times(inputs: DsInputs, now: Pace, stage: int = 3) -> Times:
+    """Seconds that a micro step moves and computes (8 FLOP a parameter and token with recompute, 6 without)."""
     params = inputs.model.params
-    moved = 3 * inputs.dtype_bytes * params * now.cost.beta if params else None
+    moved = volume(stage, inputs.gas) * inputs.dtype_bytes * params * now.cost.beta if params else None
     flop = (8 if inputs.recompute else 6) * params * inputs.tokens if params and inputs.tokens else None
     flops = usable(inputs.flops)
     return Times(moved, flop / flops if flop and flops else None)
 
 
-def critical_tokens(inputs: DsInputs, now: Pace) -> int | None:
-    """Tokens a GPU needs in a micro step before ZeRO-3 is bound by compute: F (R-1)/(R B), x 0.75 with recompute.
+def critical_tokens(inputs: DsInputs, now: Pace, stage: int = 3) -> int | None:
+    """Tokens a GPU needs in a micro step before it is bound by compute. ZeRO-3: F (R-1)/(R B), x 0.75 with recompute.
 
     Independent of the model: both sides grow with the parameters. (Exact for 2-byte weights; e/2 times it otherwise.)
     """
@@ -40,7 +50,15 @@ def critical_tokens(inputs: DsInputs, now: Pace) -> int | None:
     return (
         None
         if flops is None
-        else round(flops * now.cost.beta * (0.75 if inputs.recompute else 1.0) * inputs.dtype_bytes / 2)
+        else round(
+            flops
+            * now.cost.beta
+            * (0.75 if inputs.recompute else 1.0)
+            * inputs.dtype_bytes
+            / 2
+            * volume(stage, inputs.gas)
+            / 3
+        )
     )
 
 
@@ -48,11 +66,11 @@ def advice(inputs: DsInputs, stage: int, now: Pace, offload: bool) -> tuple[tupl
     """The findings, and what they suggest: `stage`, `gradient_accumulation_steps`."""
     found: list[Finding] = []
     suggest: dict[str, int] = {}
-    limit = critical_tokens(inputs, now)
+    limit = critical_tokens(inputs, now, stage)
     slow = limit is not None and (inputs.tokens < limit if inputs.tokens else limit > USUAL_TOKENS)
-    if stage == 3 and inputs.ranks > 1 and limit and slow:
+    if inputs.ranks > 1 and limit and slow:
         suggest = _instead(inputs, now)
-        found.append(_comm_bound(inputs, now, limit, suggest))
+        found.append(_comm_bound(inputs, stage, now, limit, suggest))
     if offload:
         text = "ZeRO-3 does not fit the GPUs: optimizer states go to the host, each step is slower"
         fix = "More GPUs, a smaller model or LoRA avoid the offload"
@@ -75,17 +93,18 @@ def _instead(inputs: DsInputs, now: Pace) -> dict[str, int]:
     return {"stage": 1, "gradient_accumulation_steps": min(GAS_LIMIT, max(inputs.gas, steps))}
 
 
-def _comm_bound(inputs: DsInputs, now: Pace, limit: int, suggest: dict[str, int]) -> Finding:
+def _comm_bound(inputs: DsInputs, stage: int, now: Pace, limit: int, suggest: dict[str, int]) -> Finding:
     nodes = inputs.links.nodes
     link = f"{now.cost.bandwidth / 1e9:.3g} GB/s ({now.cost.origin})"
     have = f"you have {inputs.tokens}" if inputs.tokens else "more than most have"
     needs = f"it needs {_thousand(limit)} tokens per GPU and micro step on this link, {link}; {have}"
+    moves = f"it moves {volume(stage, inputs.gas):.3g}x the weights per micro step"
     if nodes > 1:
-        slower = _slower_than_one(inputs, now)
+        slower = _slower_than_one(inputs, now, stage)
         end = f"{nodes} nodes will be slower than one" if slower else f"the network bounds all {nodes} nodes"
-        text = f"Cross-node ZeRO-3 is bound by the network, it moves 3x the weights per micro step: {needs}: {end}"
+        text = f"Cross-node ZeRO-{stage} is bound by the network, {moves}: {needs}: {end}"
     else:
-        text = f"ZeRO-3 is bound by the link between the GPUs, it moves 3x the weights per micro step: {needs}"
+        text = f"ZeRO-{stage} is bound by the link between the GPUs, {moves}: {needs}"
     return Finding(
         "comm-bound",
         "warn",
@@ -98,10 +117,10 @@ def _comm_bound(inputs: DsInputs, now: Pace, limit: int, suggest: dict[str, int]
     )
 
 
-def _slower_than_one(inputs: DsInputs, now: Pace) -> bool:
+def _slower_than_one(inputs: DsInputs, now: Pace, stage: int) -> bool:
     """Whether one node alone would train more tokens a second: N nodes take longer than N micro steps of one."""
     alone = now._replace(cost=cost(inputs.links._replace(nodes=1, measured_bytes=None, measured_alpha_s=None)))
-    together, single = times(inputs, now), times(inputs, alone)
+    together, single = times(inputs, now, stage), times(inputs, alone, stage)
     if together.communication_s is None or together.compute_s is None or single.communication_s is None:
         return True
     return together.communication_s > inputs.links.nodes * max(together.compute_s, single.communication_s)
