@@ -47,8 +47,10 @@ def plan_nccl(
     version = nccl_version or machine.libraries.nccl_version
     paths = measure_paths(machine)
     scene = Scene(machine, platform, user, peers, version, nodes, symptoms, unread, p2p_works, paths)
-    gids = plan_gids(scene, _shared_with_peers(scene, choose(scene)))
-    return _assemble(scene, gids)
+    alone = choose(scene)
+    shared = _shared_with_peers(scene, alone)
+    gids = plan_gids(scene, shared)
+    return _assemble(scene, gids, alone if shared is not alone else gids.choice)
 
 
 def _shared_with_peers(scene: Scene, choice: Choice) -> Choice:
@@ -60,11 +62,12 @@ def _shared_with_peers(scene: Scene, choice: Choice) -> Choice:
     return choice._replace(chosen=common) if common and smaller else choice
 
 
-def _assemble(scene: Scene, gids: GidPlan) -> NcclPlan:
+def _assemble(scene: Scene, gids: GidPlan, alone: Choice) -> NcclPlan:
+    """All rules, then the lines and the verdict. `alone`: the choice before peers narrowed it."""
     choice, sockets = gids.choice, plan_socket(scene)
     topo, topo_said = topology_file(scene, choice.chosen)
     gdr = plan_gdr(scene, choice.chosen, bool(topo))
-    own = nccl_peers.Own(names(choice.chosen), gids.indexes, sockets.right)
+    own = nccl_peers.Own(names(alone.chosen), gids.indexes, sockets.right)
     right = nccl_user.Right(choice, gids.indexes, sockets.right)
     said: list[Say] = [*choice.said, *gids.said, *sockets.said, *topo_said, *gdr.said, *efa_without_gdr(scene.machine)]
     said += [one for rule in nccl_access.RULES for one in rule(scene)]
