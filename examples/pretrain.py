@@ -180,6 +180,9 @@ def main() -> None:
     engine = make_engine(arguments)
     tokens_per_step = engine.train_batch_size() * arguments.context
     start, first_loss = resume(engine, arguments.checkpoint_dir)
+    if start >= arguments.steps:
+        say(f"done: all {arguments.steps} steps were taken before")
+        return
 
     losses: list[float] = []
     last_loss, since = float("nan"), time.monotonic()

@@ -144,12 +144,42 @@ def train(case: Case, steps: range, load: str = "", save: str = "") -> list[floa
     return losses
 
 
+def check_collectives() -> None:
+    """The collectives that DeepSpeed builds for gloo, against values worked out by hand. Raises on the first wrong."""
+    from deepspeed import comm
+
+    rank, world_size = comm.get_rank(), comm.get_world_size()
+    mine = torch.arange(3.0) + 10 * rank
+    gathered = torch.empty(3 * world_size)
+    handle = comm.all_gather_into_tensor(gathered, mine, async_op=True)
+    handle.wait()
+    expected = torch.cat([torch.arange(3.0) + 10 * other for other in range(world_size)])
+    expect("all_gather_into_tensor", gathered, expected)
+
+    whole = torch.arange(2.0 * world_size) * (rank + 1)
+    ones = torch.arange(2.0 * world_size).chunk(world_size)[rank]  # this rank's part of what rank 0 contributes
+    ranks_sum = world_size * (world_size + 1) / 2
+    factors = {comm.ReduceOp.SUM: ranks_sum, comm.ReduceOp.AVG: ranks_sum / world_size, comm.ReduceOp.MAX: world_size}
+    for op, factor in factors.items():
+        for name, source in (("reduce_scatter_tensor", whole), ("reduce_scatter", list(whole.chunk(world_size)))):
+            part = torch.empty(2)
+            getattr(comm, name)(part, source, op=op)
+            expect(f"{name} {op}", part, ones * factor)
+    expect("input of reduce_scatter", whole, torch.arange(2.0 * world_size) * (rank + 1))
+
+
+def expect(what: str, found: Tensor, expected: Tensor) -> None:
+    if not torch.equal(found, expected):
+        raise RuntimeError(f"{what}: {found.tolist()} instead of {expected.tolist()}")
+
+
 def rank_main(folder: str) -> None:
     """All cases on this rank; rank 0 leaves the losses in `folder`."""
     import deepspeed
     from deepspeed import comm
 
     deepspeed.init_distributed(verbose=False)
+    check_collectives()
     results: dict[str, list[float]] = {}
     for case in CASES:
         results[str(case)] = train(case, range(STEPS))
