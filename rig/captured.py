@@ -209,6 +209,9 @@ class Captured:
         known = self.known
         if path in known:
             return known[path]
+        if path in self.tree.children:  # its keys are canonical
+            known[path] = path
+            return path
         known[path] = None  # what a circle of links finds
         above, _, name = path.rpartition("/")
         try:

@@ -52,13 +52,13 @@ CAPABILITIES = (
 
 
 def parse_information(text: str | None) -> dict[str, str]:
-    """`Model: \\t\\t NVIDIA A100` lines of /proc/driver/nvidia/gpus/*/information as a mapping."""
+    """Model, GPU UUID and Device Minor of /proc/driver/nvidia/gpus/*/information (`Model: \\t\\t NVIDIA A100`)."""
     told = {}
-    for entry in (text or "").splitlines():
-        key, colon, value = entry.partition(":")
-        clean = line(value)
-        if colon and clean is not None and "??" not in clean:  # UUID of a GPU that is not initialised
-            told[key.strip()] = clean
+    for entry in (text or "").split("\n"):
+        key, _, value = entry.partition(":")
+        clean = line(value) if key in ("Model", "GPU UUID", "Device Minor") else None
+        if clean is not None and "??" not in clean:  # UUID of a GPU that is not initialised
+            told[key] = clean
     return told
 
 
@@ -105,21 +105,23 @@ def named_by_driver(root: Root) -> list[str]:
     return [name for name in map(bus_id, root.ls(FOLDER + "gpus")) if name is not None]
 
 
-def read_gpu(root: Root, index: int, bus: str, numa: int | None, nodes: tuple[str, ...] | None) -> Gpu:
-    """One GPU. Its node is named only where /dev has it."""
+def read_gpu(root: Root, index: int, bus: str, numa: int | None, nodes: tuple[str, ...] | None) -> tuple[Gpu, bool]:
+    """One GPU, and whether this container was given it. Its node is named only where /dev has it."""
     told = parse_information(root.read(f"{FOLDER}gpus/{bus}/information"))
     minor = whole(told.get("Device Minor"), 0, 1023)
     node = None if minor is None else f"nvidia{minor}"
+    given = nodes is None or (any(name[6:].isdigit() for name in nodes) if node is None else node in nodes)
     model = told.get("Model")
-    return Gpu(
+    gpu = Gpu(
         index,
         bus,
         model,
         told.get("GPU UUID"),
         numa,
         capability=capability_of(model),
-        node=f"/dev/{node}" if node is not None and (nodes is None or node in nodes) else None,
+        node=f"/dev/{node}" if node is not None and given else None,
     )
+    return gpu, given
 
 
 def read_gpus(root: Root, on_bus: Iterable[PciDevice], nodes: tuple[str, ...] | None) -> tuple[Gpu, ...]:
@@ -132,10 +134,7 @@ def read_gpus(root: Root, on_bus: Iterable[PciDevice], nodes: tuple[str, ...] | 
     buses = named_by_driver(root) or sorted(numas)
     found: list[Gpu] = []
     for bus in buses:
-        gpu = read_gpu(root, len(found), bus, numas.get(bus), nodes)
-        if nodes is not None and gpu.node is None:
-            told = root.read(f"{FOLDER}gpus/{bus}/information")
-            if parse_information(told).get("Device Minor") or not any(name[6:].isdigit() for name in nodes):
-                continue
-        found.append(gpu)
+        gpu, given = read_gpu(root, len(found), bus, numas.get(bus), nodes)
+        if given:
+            found.append(gpu)
     return tuple(found)

@@ -88,9 +88,11 @@ def wanted(device: PciDevice) -> bool:
     return device.vendor in MAKERS and (code[:2] in ("02", "03") or code[:4] == "0680")
 
 
-def parse_uevent(text: str | None) -> dict[str, str]:
-    """`PCI_CLASS=30200`, `PCI_ID=10DE:2330`, `PCI_SUBSYS_ID=10DE:16C1`: four files in one. Source: pci_uevent()."""
-    return dict(entry.split("=", 1) for entry in (text or "").split("\n") if "=" in entry)
+def parse_uevent(text: str | None, key: str) -> str | None:
+    """The value of a line `KEY=value`. PCI_CLASS=30200, PCI_ID=10DE:2330 and PCI_SUBSYS_ID=10DE:16C1 are four files in
+    one. Source: pci_uevent() in drivers/pci/pci-driver.c."""
+    at = ("\n" + text).find(f"\n{key}=") if text else -1
+    return None if text is None or at < 0 else text[at + len(key) + 1 :].partition("\n")[0]
 
 
 def parse_ids(text: str | None) -> tuple[str | None, str | None]:
@@ -103,15 +105,15 @@ def read_ids(
     root: Root, folder: str
 ) -> tuple[str | None, tuple[str | None, str | None], tuple[str | None, str | None]]:
     """(class, (vendor, device), subsystem) of a function; the subsystem only of Broadcom's, whose switches need it."""
-    read, told = root.read, parse_uevent(root.read(folder + "uevent"))
-    code, ids = hexadecimal(told.get("PCI_CLASS"), 6), parse_ids(told.get("PCI_ID"))
+    read, told = root.read, root.read(folder + "uevent")
+    code, ids = hexadecimal(parse_uevent(told, "PCI_CLASS"), 6), parse_ids(parse_uevent(told, "PCI_ID"))
     subsystem: tuple[str | None, str | None] = (None, None)
     if code is None:
         code = hexadecimal(read(folder + "class"), 6)
     if None in ids:
         ids = (hexadecimal(read(folder + "vendor"), 4), hexadecimal(read(folder + "device"), 4))
     if ids[0] == "1000":
-        subsystem = parse_ids(told.get("PCI_SUBSYS_ID"))
+        subsystem = parse_ids(parse_uevent(told, "PCI_SUBSYS_ID"))
         if None in subsystem:
             subsystem = (
                 hexadecimal(read(folder + "subsystem_vendor"), 4),
