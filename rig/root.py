@@ -110,10 +110,17 @@ class Live:
             return []
 
     def link(self, path: str) -> str | None:
+        # The kernel resolves it in one call; realpath would ask for each part of the path.
         try:
-            real = os.path.realpath(self.prefix + path, strict=True)
+            handle = os.open(self.prefix + path, os.O_PATH | os.O_CLOEXEC)
         except (OSError, ValueError):
             return None
+        try:
+            real = os.readlink(f"/proc/self/fd/{handle}")
+        except OSError:
+            real = os.path.realpath(self.prefix + path)  # no /proc here
+        finally:
+            os.close(handle)
         if self.prefix and real.startswith(self.prefix + "/"):
             return real[len(self.prefix) :]
         return real
