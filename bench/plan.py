@@ -1,7 +1,7 @@
 """`rig plan` for clusters of growing size, time and memory: `make bench-plan`.
 
 Each run is a process of its own, on a captured 8-GPU machine, with the nodes named by RIG_NODES as a user would. Prints
-a table for docs/; exit status 1 when 10,240 nodes take more than 1 s or 100 MB, or when time grows faster than the nodes.
+a table for docs/; exit status 1 when 10,240 nodes take more than 1 s or 100 MB, or when time outgrows the nodes.
 """
 
 import os
