@@ -11,6 +11,7 @@ from rig.root import READ_LIMIT, Root
 
 PATH = "/etc/rdma/network_topology.json"
 SCHEMA_VERSION = 1
+WARNINGS_AT_MOST = 8  # lines about one file at boot
 
 
 class PlatformGpu(NamedTuple):
@@ -121,7 +122,11 @@ def load_platform(root: Root, path: str = PATH) -> tuple[Platform | None, tuple[
     platform, refused = with_files(root, platform)
     if (stranger := other_machine(root, platform)) is not None:
         return None, (_ignored(path, stranger),)
-    return platform, tuple(_warned(path, one) for one in (*problems, *refused))
+    told = (*problems, *refused)
+    if len(told) > WARNINGS_AT_MOST:
+        more = f"and {len(told) - WARNINGS_AT_MOST + 1} more"
+        told = (*told[: WARNINGS_AT_MOST - 1], Problem("", more, f"rig platform validate {path}", False))
+    return platform, tuple(_warned(path, one) for one in told)
 
 
 def other_machine(root: Root, platform: Platform) -> Problem | None:
@@ -196,5 +201,5 @@ def _ignored(path: str, problem: Problem, more: int = 0) -> Finding:
 
 
 def _warned(path: str, problem: Problem) -> Finding:
-    text = f"{path}: {problem.key} {problem.text}"
+    text = f"{path}: {problem.key} {problem.text}" if problem.key else f"{path}: {problem.text}"
     return Finding("PLATFORM_FILE_KEY", "warn", "platform", text, problem.key, fix=problem.fix, evidence=path)

@@ -122,6 +122,11 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
+def shown(name: str) -> str:
+    """A key from the file for a line of text: short, and nothing in it that a terminal would obey."""
+    return name[:64].encode("unicode_escape").decode("ascii")
+
+
 class _Reader:
     """Walks the value and collects problems."""
 
@@ -159,7 +164,7 @@ class _Reader:
                 near = get_close_matches(name[:64], list(known), 1)
                 fix = f"Did you mean {near[0]}?" if near else "Leave it out"
                 self.problems.append(
-                    Problem(f"{path}{name[:64]}", "is not a known key, and is not looked at", fix, False)
+                    Problem(f"{path}{shown(name)}", "is not a known key, and is not looked at", fix, False)
                 )
 
     def object(self, path: str, value: Any, keys: dict[str, Key]) -> dict[str, Any]:
@@ -209,7 +214,7 @@ class _Reader:
             if name not in ENV_ALLOWED:
                 text = "may not be set here, and is not looked at"
                 fix = "Node-local values have keys of their own (nics[]); others belong to the user"
-                self.problems.append(Problem(f"nccl.env.{name[:64]}", text, fix, False))
+                self.problems.append(Problem(f"nccl.env.{shown(name)}", text, fix, False))
             elif (wrong := text_up_to(TEXT_LONGEST)(given)) is not None:
                 self.wrong(f"nccl.env.{name}", wrong)
             else:
