@@ -32,14 +32,21 @@ class Seen(NamedTuple):
 
 
 def open_root(settings: Settings) -> Root:
-    """The running machine, or the captured one that RIG_ROOT names: a file of `rig capture`, or a folder."""
+    """The running machine, or the one that RIG_ROOT names: a file of `rig capture`, or a folder laid out like one.
+
+    Raises SettingsError where it is neither.
+    """
     if settings.root is None:
         return Live()
     if os.path.isdir(settings.root):
         return Live(settings.root)
     from rig.captured import Captured
 
-    return Captured(settings.root)
+    try:
+        return Captured(settings.root)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise SettingsError(f"RIG_ROOT={settings.root}: {why}") from None
 
 
 def look(settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | None" = None) -> Seen:

@@ -3,7 +3,7 @@
 from _json import encode_basestring_ascii as _quoted  # the json package costs half a bare interpreter start
 
 from rig.finding import Finding
-from rig.lean import Any, Iterable, Mapping
+from rig.lean import Any, Callable, Iterable, Mapping
 from rig.plan import Plan, Setting
 
 NCCL_MARK = "# written by rig at boot; a file without this line is yours and stays as it is"
@@ -36,29 +36,28 @@ def to_json(value: Any, depth: int = 1) -> str:
 
 
 def _json(value: Any, depth: int, newline: str) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    if value is None:
-        return "null"
-    if value is True or value is False:
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return int.__repr__(value)
-    if isinstance(value, float):
-        return float.__repr__(value) if value - value == 0 else "null"
-    if isinstance(value, Mapping):
-        return _members(
-            "{}",
-            [f"{_quoted(str(k))}: {_json(v, depth - 1, newline + '  ')}" for k, v in value.items()],
-            depth,
-            newline,
-        )
+    write = _SCALARS.get(type(value))
+    if write is not None:
+        return write(value)
+    below, inner = depth - 1, newline + "  "
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         pairs = zip(value._fields, value, strict=True)
-        return _members("{}", [f'"{k}": {_json(v, depth - 1, newline + "  ")}' for k, v in pairs], depth, newline)
+        return _members("{}", [f'"{name}": {_json(item, below, inner)}' for name, item in pairs], depth, newline)
     if isinstance(value, (tuple, list)):
-        return _members("[]", [_json(item, depth - 1, newline + "  ") for item in value], depth, newline)
+        return _members("[]", [_json(item, below, inner) for item in value], depth, newline)
+    if isinstance(value, dict):
+        named = [f"{_quoted(str(key))}: {_json(item, below, inner)}" for key, item in value.items()]
+        return _members("{}", named, depth, newline)
     raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+_SCALARS: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    type(None): lambda value: "null",
+    bool: lambda value: "true" if value else "false",
+    int: int.__repr__,
+    float: lambda value: float.__repr__(value) if value - value == 0 else "null",
+}
 
 
 def _members(brackets: str, members: list[str], depth: int, newline: str) -> str:

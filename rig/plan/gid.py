@@ -8,6 +8,7 @@ their tables differently: index 3 is a habit of mlx5 hosts, not a rule.
 from rig.machine import Gid, NetDev, Port
 from rig.plan.nccl_facts import Version
 from rig.plan.nccl_vars import GID_DETECTION, GID_WALK_FIXED
+from rig.subnet import parse_address
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 TABLE_LIMIT = 256  # longest GID table that is modelled
@@ -35,13 +36,8 @@ def is_link_local(gid: str) -> bool:
 
 def in_subnet(gid: str, subnet: str) -> bool:
     """Whether the address of a GID lies in a CIDR subnet of either family. A bad subnet holds nothing."""
-    from ipaddress import ip_address, ip_network  # dear to import, and only needed where a platform names a subnet
-
-    try:
-        address = ip_address(ipv4_of(gid) or gid)
-        return address in ip_network(subnet, strict=False)
-    except (ValueError, TypeError):
-        return False
+    address, network = parse_address(ipv4_of(gid) or gid), parse_address(subnet)
+    return address is not None and network is not None and network.holds(address)
 
 
 def routable(entry: Gid) -> bool:

@@ -11,6 +11,7 @@ from rig.plan import Setting
 from rig.plan.nccl_facts import Say, Scene, Version, listed, say
 from rig.plan.nccl_heard import listen
 from rig.plan.nccl_match import exact_list, matches
+from rig.subnet import parse_address
 
 MOST = 16  # MAX_IFS
 STATE_TEST = (2, 28, 3)  # first version that skips interfaces that are down, and virbr*
@@ -86,33 +87,15 @@ def nccl_interfaces(machine: Machine, value: str | None = None, version: Version
 
 def subnet(address: str) -> tuple[int, int, int] | None:
     """(family, network, prefix length); None without a length, and for a host route."""
-    from ipaddress import ip_interface  # dear to import: only where addresses must be compared
-
-    if "/" not in address:
-        return None
-    try:
-        network = ip_interface(address).network
-    except ValueError:
-        return None
-    if network.prefixlen == network.max_prefixlen:
-        return None
-    return network.version, int(network.network_address), network.prefixlen
+    told = parse_address(address)
+    return None if told is None or told.is_host else (told.version, told.network, told.prefix)
 
 
 def holds_route_to(dev: NetDev, peers: tuple[str, ...]) -> bool:
     """Whether one of the peers' addresses lies in a subnet of this interface."""
-    from ipaddress import ip_address, ip_interface
-
-    for own in reachable_addresses(dev):
-        if "/" not in own:
-            continue
-        try:
-            network = ip_interface(own).network
-            if network.prefixlen < network.max_prefixlen and any(ip_address(bare(peer)) in network for peer in peers):
-                return True
-        except ValueError:
-            continue
-    return False
+    there = [address for peer in peers if (address := parse_address(bare(peer))) is not None]
+    here = [address for own in reachable_addresses(dev) if (address := parse_address(own)) and not address.is_host]
+    return any(network.holds(peer) for network in here for peer in there)
 
 
 def right_interface(scene: Scene) -> str | None:

@@ -102,6 +102,17 @@ def test_a_setting_that_cannot_be_is_one_line_and_64(here: Any, name: str, value
     assert done.lines[0].startswith(f"rig: error: {name}={value}: must be ")
 
 
+@pytest.mark.parametrize("text", [None, "", "no capture", "rig-capture 1\n  lost"])
+def test_a_machine_on_paper_that_cannot_be_read_is_one_line_and_64(here: Any, text: str | None) -> None:
+    path = here.work / "tree.txt"
+    if text is not None:
+        path.write_text(text)
+    done = here.boot("true", RIG_ROOT=str(path))
+    assert done.code == 64
+    assert [line for line in done.lines if "error" in line] == done.lines[-1:]
+    assert done.lines[-1].startswith(f"rig: error: RIG_ROOT={path}: ")
+
+
 def test_a_strange_setting_is_a_warning_with_the_closest_name(here: Any) -> None:
     done = here.boot("true", RIG_CPU_RANK="4")
     assert done.code == 0
