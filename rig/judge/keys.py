@@ -39,8 +39,11 @@ def deprecated_zero(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
         yield Ruling(
             "fix", "key-migrate", text, ZERO, "Write a section with a stage", (Edit((ZERO,), {"stage": stage}),)
         )
-    elif value is not None and not isinstance(value, Mapping):
-        yield Ruling("reject", "key-unknown", f"{ZERO} must be an object, not {value!r}"[:120], ZERO, "Write a section")
+    for name in (ZERO, *INNER, "amp"):
+        section = config.get(name)
+        if name in config and not isinstance(section, Mapping) and not (name == ZERO and isinstance(section, bool)):
+            text = f"{name} must be an object, not {section!r}"[:120]
+            yield Ruling("reject", "key-unknown", text, name, "Write a section")
 
 
 def stage_range(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
@@ -182,8 +185,8 @@ def stage_off(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
 
 
 RULES = (
-    deprecated_zero,
     top_names,
+    deprecated_zero,
     inner_names,
     old_offload,
     zero_names,

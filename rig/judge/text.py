@@ -47,8 +47,8 @@ def read(text: str, name: str) -> Read:
 def _bare_values(text: str) -> list[Token]:
     """Words without quotes that stand for a value, not for a key."""
     found = [token for token in tokens(text) if token.kind != "comment"]
-    after = [*found[1:], Token("", "", 0)]
-    return [token for token, follows in zip(found, after, strict=True) if token.kind == "word" and follows.kind != ":"]
+    after = [*found, Token("", "", 0)][1:]
+    return [token for token, follows in zip(found, after, strict=False) if token.kind == "word" and follows.kind != ":"]
 
 
 def _words(words: list[Token], name: str) -> Ruling | None:
