@@ -70,7 +70,7 @@ def put_rdma(tree: Tree, case: Case, places: Places) -> None:
 def put_port(tree: Tree, case: Case, folder: str, device: Case, port: Case) -> None:
     states = {"ACTIVE": 4, "DOWN": 1, "INIT": 2, "ARMED": 3}
     if port["state"] is not None:
-        put(tree, f"{folder}/state", f"{states[port['state']]}: {port['state']}")
+        put(tree, f"{folder}/state", f"{states.get(port['state'], 0)}: {port['state']}")
     if device["link_layer"] is not None:
         put(tree, f"{folder}/link_layer", device["link_layer"])
     if port["rate_text"] or port["rate_gbps"]:
@@ -156,8 +156,8 @@ def put_netdevs(tree: Tree, case: Case) -> None:
             put(tree, f"{target}/speed", dev["speed_mbps"])
         for address in listed(dev["ipv4"]):
             same = any(word in (dev["note"] or "") for word in ("same prefix", "overlapping", "same subnet"))
-            length = 8 if address.startswith("127.") else 24 if same else 32
-            v4.append(f"{name} {address.partition('/')[0]}/{length}")
+            plain, _, told = address.partition("/")
+            v4.append(f"{name} {plain}/{told or (8 if plain.startswith('127.') else 24 if same else 32)}")
         for address in listed(dev["ipv6"]):
             v6.append(f"{ipv6_digits(address)} {index:02x} 40 20 80 {name}")
         if dev["default_route"]:
@@ -168,7 +168,7 @@ def put_netdevs(tree: Tree, case: Case) -> None:
 
 
 def listed(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
+    return [] if value is None else value.replace(",", " ").split() if isinstance(value, str) else list(value)
 
 
 def ipv6_digits(address: str) -> str:
@@ -190,6 +190,9 @@ def put_host(tree: Tree, case: Case) -> None:
         if word in model.split():
             put(tree, "/sys/class/dmi/id/sys_vendor", maker)
             put(tree, "/sys/class/dmi/id/product_name", model.partition(word)[2].strip() or word)
+    if any(device["vendor"] == "1d0f" for device in rdma_of(case)):  # EFA is Amazon's
+        put(tree, "/sys/class/dmi/id/sys_vendor", "Amazon EC2")
+        put(tree, "/sys/class/dmi/id/product_name", next((word for word in model.split() if "." in word), "unknown"))
     if platform == "vm":
         put(tree, "/sys/hypervisor/type", "kvm")
     arch = (case["machine"]["cpu"] or {}).get("vendor") or "GenuineIntel"
@@ -205,7 +208,7 @@ def put_host(tree: Tree, case: Case) -> None:
     elif case["kernel"]["acs"] is not None:
         status += ["Uid:\t0\t0\t0\t0", f"CapEff:\t{(1 << 41) - 1:016x}"]  # who saw ACSCtl was root
     put(tree, "/proc/self/status", "\n".join(status))
-    memlock = container["memlock_bytes"]
+    memlock = -1 if container["memlock_bytes"] == "unlimited" else container["memlock_bytes"]
     if memlock is None and container["privileged"] is False:
         memlock = DEFAULT_MEMLOCK
     if memlock is not None:
@@ -242,6 +245,8 @@ def put_image(tree: Tree, case: Case) -> None:
         for name in PROVIDERS if providers in (None, True) else listed(providers or None):
             put(tree, f"/usr/lib/libibverbs/lib{name}-rdmav34.so", "")
     plugin = case["software"]["net_plugin"]
+    if plugin is None and any(device["vendor"] == "1d0f" for device in rdma_of(case)):
+        plugin = None if any(word in case["title"].lower() for word in ("without", "missing", "no plugin")) else "ofi"
     if plugin or {"plugin", "heterogeneous"} <= set(case["tags"]):
         folder = "/opt/amazon/ofi-nccl/lib" if "ofi" in (plugin or "") else "/usr/local/lib"
         put(tree, f"{folder}/libnccl-net.so", "")

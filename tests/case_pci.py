@@ -116,23 +116,25 @@ class Builder:
         return folder
 
     def switches(self, told: list[dict[str, Any]]) -> None:
-        parents = {one["bus_id"]: one["parent"] for one in told}
         for one in told:
-            self.switch(one, parents, {other["bus_id"]: other for other in told})
+            self.switch(one, {other["bus_id"]: other for other in told})
 
-    def switch(self, one: dict[str, Any], parents: Mapping[str, Any], told: Mapping[str, Any]) -> str:
+    def switch(self, one: dict[str, Any], told: Mapping[str, Any]) -> str:
         bus = one["bus_id"]
         if bus in self.below:
             return self.below[bus]
         parent = one["parent"]
         if parent in told:
-            above = self.switch(told[parent], parents, told)
+            above = self.switch(told[parent], told)
         else:
             numa = str(parent or "")[3:] if str(parent or "").startswith("cpu") else "-1"
             port = self.fresh()
             above = self.bridge(port, f"/sys/devices/pci{port[:7]}/{port}", {"numa_node": numa})
         numa = self.devices[above.rpartition("/")[2]].files.get("numa_node", "-1")
         ids = ids_of(one["device"])
+        if "root" in str(one.get("kind") or ""):
+            self.below[bus] = self.bridge(bus, f"{above}/{bus}", {"numa_node": numa, **ids})
+            return self.below[bus]
         upstream = self.bridge(bus, f"{above}/{bus}", {"numa_node": numa, **ids})
         down = self.fresh()
         self.below[bus] = self.bridge(down, f"{upstream}/{down}", {"numa_node": numa})
@@ -153,7 +155,7 @@ class Builder:
         if gpu not in self.devices:
             top = {"bus_id": self.fresh(), "parent": f"cpu{self.numas.get(gpu, len(self.devices) % 8)}", "device": None}
             inner = {"bus_id": self.fresh(), "parent": top["bus_id"], "device": None}
-            self.switch(inner, {}, {top["bus_id"]: top})
+            self.switch(inner, {top["bus_id"]: top})
             numa = int(self.devices[inner["bus_id"]].files["numa_node"])
             self.put(gpu, inner["bus_id"], numa, "0x030200", "0x10de")
         if hca in self.devices:
@@ -169,7 +171,7 @@ class Builder:
 
     def sibling(self, top: str) -> str:
         other = {"bus_id": self.fresh(), "parent": top, "device": None}
-        self.switch(other, {}, {top: {"bus_id": top, "parent": None, "device": None}})
+        self.switch(other, {top: {"bus_id": top, "parent": None, "device": None}})
         return str(other["bus_id"])
 
     def acs(self, case: Case) -> None:
@@ -198,20 +200,45 @@ def ids_of(text: str | None) -> dict[str, str]:
     return found
 
 
+KINDS = {"NODE": "PHB", "PHB": "PHB", "PIX": "PIX", "PXB": "PXB", "SYS": "SYS"}
+
+
 def told_distances(case: Case, gpu_buses: list[str]) -> list[tuple[str, str, str]]:
-    """(class, GPU's bus id, HCA) from `distance`: {"GPU0": {"mlx5_0": "PIX"}}, {"GPU0": {"all": "PHB"}}, {"all":
-    "SYS"}."""
-    distance = case["machine"]["distance"] or {}
-    gpus = {f"GPU{gpu['index']}": bus for gpu, bus in zip(case["machine"]["gpus"] or [], gpu_buses, strict=True)}
+    """(class, GPU's bus id, HCA) from `distance`, nearest first. Shapes: {"GPU0": {"mlx5_0": "PIX"}}, {"GPU0": "PHB"},
+    {"GPU0-3": ...}, {"all": "SYS"}, {"anything": "GPU0-3 PHB"}; other words tell nothing here."""
+    told: dict[tuple[str, str], str] = {}
+    gpus = {gpu["index"]: bus for gpu, bus in zip(case["machine"]["gpus"] or [], gpu_buses, strict=True)}
     hcas = [device["name"] for device in case["machine"]["rdma"] or []]
-    rows = {name: row for name, row in distance.items() if name in gpus and isinstance(row, Mapping)}
-    if isinstance(distance.get("all"), str):
-        rows |= {name: {"all": distance["all"]} for name in gpus if name not in rows}
-    found = []
-    for name, row in rows.items():
-        for hca in hcas:
-            kind = str(row.get(hca, row.get("all", ""))).split(" ")[0]
-            kind = {"NODE": "PHB", "PHB": "PHB", "PIX": "PIX", "PXB": "PXB", "SYS": "SYS"}.get(kind)  # type: ignore[assignment]
-            if kind:
-                found.append((kind, gpus[name], hca))
-    return sorted(found, key=lambda one: ("PIX", "PXB", "PHB", "SYS").index(one[0]))
+    for who, row in rows_of(case["machine"]["distance"] or {}):
+        for index, bus in gpus.items():
+            for hca in hcas if who is None or index in who else ():
+                text = str(row.get(hca) or row.get("all") or "")
+                kind = KINDS.get(text.split(" ")[0])
+                if kind is not None:
+                    told.setdefault((bus, hca), kind)
+    order = ("PIX", "PXB", "PHB", "SYS")
+    return sorted(((kind, bus, hca) for (bus, hca), kind in told.items()), key=lambda one: order.index(one[0]))
+
+
+def rows_of(distance: Mapping[str, Any]) -> list[tuple[range | None, Mapping[str, Any]]]:
+    """(GPUs, None for all; HCA or "all" -> words); rows that name their GPUs come first."""
+    found: list[tuple[range | None, Mapping[str, Any]]] = []
+    for key, value in distance.items():
+        who = gpus_named(key)
+        if who is not None:
+            found.append((who, value if isinstance(value, Mapping) else {"all": value}))
+        elif isinstance(value, str):
+            who = gpus_named(value.split(" ")[0])
+            if who is not None:
+                found.append((who, {"all": value.partition(" ")[2]}))
+            elif key == "all":
+                found.append((None, {"all": value}))
+    return sorted(found, key=lambda one: one[0] is None)
+
+
+def gpus_named(word: str) -> range | None:
+    """`GPU0` or `GPU4-7` as numbers."""
+    first, _, last = word.removeprefix("GPU").partition("-")
+    if not word.startswith("GPU") or not first.isdigit() or not (last or first).isdigit():
+        return None
+    return range(int(first), int(last or first) + 1)

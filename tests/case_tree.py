@@ -29,6 +29,12 @@ _INTENT = """
     NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD NCCL_IB_FIFO_TC FI_EFA_USE_DEVICE_RDMA FI_EFA_FORK_SAFE
 """
 INTENT = frozenset(_INTENT.split())
+BLANK: dict[str, Any] = {
+    **dict.fromkeys(("bus_id", "pci_parent", "numa", "vendor", "model", "function", "role", "asic")),
+    "link_layer": None,
+    "ports": None,
+    "openable": True,
+}
 TOPO_FILE = "/etc/rdma/topology.xml"
 
 
@@ -91,15 +97,15 @@ def put_platform(tree: Tree, case: Case, places: Places, roles: bool) -> None:
 def complete(machine: Machine, case: Case, places: Places) -> Machine:
     """What files cannot hold."""
     told = {device["name"]: device for device in rdma_of(case)}
-    kernel = {
-        name: case["kernel"][name]
-        for name in ("dmabuf_gpu", "dmabuf_nic", "p2pdma")
-        if case["kernel"][name] is not None
-    }
+    seen = case["kernel"]
+    kernel = {name: seen[name] for name in ("dmabuf_gpu", "dmabuf_nic", "p2pdma") if isinstance(seen[name], bool)}
+    iommu = {"on": "translated", "pt": "passthrough", "passthrough": "passthrough", "off": "off"}.get(
+        str(seen["iommu"])
+    )
     return machine._replace(
         gpus=tuple(complete_gpus(machine.gpus, case, places)),
         hcas=tuple(complete_hca(hca, told[hca.name], places) for hca in machine.hcas),
-        kernel=machine.kernel._replace(**kernel),
+        kernel=machine.kernel._replace(**kernel, iommu=iommu or machine.kernel.iommu),
     )
 
 
@@ -131,7 +137,7 @@ def parse_versions(text: str) -> list[tuple[int, int, int]]:
     import re
 
     found = re.findall(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return [(int(major), int(minor), int(patch or 0)) for major, minor, patch in found]
+    return [(int(major), int(minor), int(patch or 0)) for major, minor, patch in found if major == "2"]
 
 
 def p2p_measured(case: Case) -> bool | None:
@@ -162,16 +168,17 @@ def peers(case: Case) -> tuple[Peer, ...]:
     if {"plugin", "heterogeneous"} <= set(case["tags"]) and case["software"]["net_plugin"] is None:
         other = other._replace(net_plugins=())
     if told.get("rdma"):
-        devices = [device for device in told["rdma"] if device["openable"] is not False]
-        active = [device for device in devices if any(port["state"] == "ACTIVE" for port in device["ports"] or [])]
-        other = other._replace(
-            hcas=tuple(device["name"] for device in active), gid_index=peer_gids(told["rdma"]) or None
-        )
+        devices = [{**BLANK, **device} for device in told["rdma"]]
+        up = [one for one in devices if any(port["state"] == "ACTIVE" for port in one["ports"] or [])]
+        usable = tuple(one["name"] for one in up if one["openable"] is not False)
+        other = other._replace(hcas=usable, gid_index=peer_gids(devices) or None)
     if "hcas" in told:
         other = other._replace(hcas=tuple(told["hcas"]))
     names = told.get("socket_if") or told.get("bootstrap_if")
     if names:
         other = other._replace(socket_if=names)
+    if told.get("nccl") and parse_versions(str(told["nccl"])):
+        other = other._replace(nccl_version=parse_versions(str(told["nccl"]))[-1])
     if "net_plugin" in told:
         other = other._replace(net_plugins=(told["net_plugin"],) if told["net_plugin"] else ())
     return (other,) if other != Peer(host="peer") else ()

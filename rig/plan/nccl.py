@@ -91,11 +91,11 @@ def _assemble(scene: Scene, gids: GidPlan, alone: Choice) -> NcclPlan:
 
 
 def hca_setting(scene: Scene, choice: Choice) -> tuple[tuple[Setting, ...], tuple[Say, ...]]:
-    """NCCL_IB_HCA, exact, where any other RDMA device exists beside the chosen ones."""
+    """NCCL_IB_HCA, exact, where NCCL alone would take other ports too."""
     chosen = names(choice.chosen)
-    others = tuple(hca.name for hca in scene.machine.hcas if hca.name not in chosen and not is_efa(hca))
-    if not chosen or not choice.decided or not (others or _other_ports(choice)):
+    if not chosen or not choice.decided or len(choice.unfiltered) == len(choice.chosen):
         return (), ()
+    others = tuple(hca.name for hca in scene.machine.hcas if hca.name not in chosen and not is_efa(hca))
     said: tuple[Say, ...] = ()
     every = (*chosen, *others)
     trap = next(((one, other) for one in every for other in every if one != other and other.startswith(one)), None)
@@ -104,11 +104,6 @@ def hca_setting(scene: Scene, choice: Choice) -> tuple[tuple[Setting, ...], tupl
         said = (say("HCA_NEEDS_EXACT", text, subject=trap[0]),)
     reason = f"{len(chosen)} of {len(chosen) + len(others)} RDMA devices carry the job's traffic"
     return (Setting("NCCL_IB_HCA", exact_list(_with_ports(choice)), "detection", reason),), said
-
-
-def _other_ports(choice: Choice) -> bool:
-    """Whether a chosen device has further usable ports that are not chosen."""
-    return len(choice.unfiltered) > len(choice.chosen)
 
 
 def _with_ports(choice: Choice) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ USUAL_INDEX = 3  # first IPv4 RoCE v2 entry of an mlx5 port in the host's namesp
 
 
 class GidPlan(NamedTuple):
-    """The ports that stay (a GID conflict may narrow them), the right index of each HCA, and the settings."""
+    """The ports that stay (a GID conflict may narrow them), the right index of each HCA (of those
+    too that were narrowed away), and the settings."""
 
     choice: Choice
     indexes: tuple[tuple[str, int], ...] = ()
@@ -62,11 +63,11 @@ def plan_gids(scene: Scene, choice: Choice) -> GidPlan:
             right[one] = entry.index
     if not right:
         return GidPlan(choice, said=(*said, *_without_gid(choice)))
+    index = tuple((one.hca.name, found) for one, found in right.items())
     if len(set(right.values())) > 1:
         choice, right, more = _conflict(scene, choice, right)
         said = (*said, *more)
     said = (*said, *_remarks(scene, right))
-    index = tuple((one.hca.name, found) for one, found in right.items())
     return GidPlan(choice, index, _settings(scene, right), said)
 
 

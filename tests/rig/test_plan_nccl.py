@@ -1,5 +1,6 @@
 """The user's variables, the version of NCCL, and the rule to write less."""
 
+import os
 import sys
 
 import pytest
@@ -19,6 +20,7 @@ from tests.case_tree import lay_out
 RAILS = [hca(f"mlx5_{at}", "Ethernet", table=mlx5_table(at + 1, f"rdma{at}")) for at in range(2)]
 FRONT = hca("mlx5_10", "Ethernet", table=mlx5_table(9, "eth0"))
 ROCE = lay_out(kind(gpus=gpus(2), rdma=[*RAILS, FRONT], netdevs=[ETH0, netdev("docker0", "192.0.2.99")])).machine
+CHECKOUT = os.path.join(os.path.dirname(__file__), "..", "..")
 OLD, WALKS = (2, 18, 1), (2, 21, 5)
 
 
@@ -165,7 +167,8 @@ def test_only_some_ports_of_a_device_are_named_with_their_port() -> None:
 def test_planning_imports_nothing_dear() -> None:
     import subprocess
 
-    code = "import sys; sys.path.insert(0, '.'); import rig.plan.nccl, rig.platform; print(*sys.modules)"
-    told = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import rig.plan.nccl, rig.platform; print(*sys.modules)"
+    argv = [sys.executable, "-I", "-S", "-c", code, CHECKOUT]
+    told = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     dear = {"re", "json", "typing", "enum", "ipaddress", "dataclasses", "subprocess", "pathlib", "inspect", "difflib"}
     assert not dear & set(told.split())

@@ -174,7 +174,9 @@ def test_geforce_and_g_instances_have_no_gdr() -> None:
 
 def test_efa_without_plugin_or_without_nodes_is_degraded() -> None:
     efa = hca("rdmap0s6", "Unknown", vendor="1d0f", model="efa1")
-    assert planned(kind("vm", rdma=[efa])).verdict == "degraded"
+    bare = lay_out(kind("vm", rdma=[efa])).machine
+    assert plan_nccl(bare).verdict == "rdma-ok"
+    assert plan_nccl(bare._replace(libraries=bare.libraries._replace(net_plugins=()))).verdict == "degraded"
     hidden = kind(
         "container", rdma=[efa | {"openable": False}], plugin="aws-ofi-nccl", container={"dev_infiniband": []}
     )

@@ -122,7 +122,7 @@ def test_a_link_inside_the_folder_is_how_kubernetes_mounts() -> None:
 def test_unknown_keys_and_names_are_told_and_change_nothing() -> None:
     value = json.loads(EXAMPLE)
     value["nics"][0]["rolle"] = "storage"
-    value["nccl"]["env"] |= {"LD_PRELOAD": "/tmp/x.so", "NCCL_IB_HCA": "mlx5", "NCCL_NET_PLUGIN": "x"}
+    value["nccl"]["env"] |= {"LD_PRELOAD": "/x.so", "NCCL_IB_HCA": "mlx5", "NCCL_NET_PLUGIN": "x"}
     platform, findings = loaded(value)
     assert platform == loaded(EXAMPLE)[0]
     told = {one.subject: one.fix for one in findings}
