@@ -1,0 +1,106 @@
+"""The boot path stays light: looked at by what a fresh interpreter imports; make bench-boot looks at a clock."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[1]
+PYTHON = "/usr/bin/python3"
+MACHINES = TOP / "tests" / "machines"
+# What a boot must never pay for. `typing` alone costs more than a bare start, and pulls in re, enum and contextlib.
+HEAVY = (
+    "torch",
+    "numpy",
+    "yaml",
+    "pydantic",
+    "hjson",
+    "typing",
+    "argparse",
+    "dataclasses",
+    "subprocess",
+    "inspect",
+    "logging",
+    "pathlib",
+    "tempfile",
+    "contextlib",
+    "collections",
+    "functools",
+    "enum",
+    "re",
+    "json",
+    "ast",
+    "socket",
+    "selectors",
+    "signal",
+    "threading",
+    "ctypes",
+    "shutil",
+    "ipaddress",
+    "importlib.util",
+    "random",
+    "string",
+)
+# Rooms that a plain boot has no use for.
+OURS = ("rig.judge", "rig.captured", "rig.capture", "rig.report", "rig.cost", "rig.model", "rig.measure", "checks")
+PROBE = """
+import os, sys
+sys.path[:0] = [{top!r}]
+def stop(path, argv, environ):
+    print("\\n".join(sorted(sys.modules)))
+    sys.stdout.flush()
+    os._exit(0)
+os.execve = stop
+from entrypoint.__main__ import main
+main(["boot", "--", *{words!r}])
+"""
+
+
+def modules(folder: Path, words: tuple[str, ...], root: str) -> set[str]:
+    """What is imported when a boot comes to its exec."""
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "RIG_ROOT": root, "RIG_STATE": str(folder / "state")}
+    script = PROBE.format(top=str(TOP), words=words)
+    done = subprocess.run(
+        [PYTHON, "-I", "-S", "-c", script], env=environ, capture_output=True, text=True, check=True, timeout=60
+    )
+    told = set(done.stdout.split())
+    assert "entrypoint.boot" in told, done.stderr
+    return told
+
+
+def lay_out(folder: Path, name: str) -> str:
+    """A machine on paper as a folder, so that no reader of captures is imported."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("bench_boot", TOP / "bench" / "boot.py")
+    assert spec is not None and spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    bench.lay_out(bench.Captured(str(MACHINES / name / "tree.txt")).tree, folder / name)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("machine", ["nothing", "hgx-h100-ib", "rtx4090-no-p2p"])
+def test_a_boot_imports_nothing_heavy(tmp_path: Path, machine: str) -> None:
+    told = modules(tmp_path, ("/bin/true",), lay_out(tmp_path, machine))
+    assert sorted(told.intersection(HEAVY)) == []
+    assert sorted(name for name in told if name.startswith(OURS)) == []
+
+
+def test_a_machine_without_gpu_does_not_load_the_rules_of_nccl(tmp_path: Path) -> None:
+    told = modules(tmp_path, ("/bin/true",), lay_out(tmp_path, "nothing"))
+    assert sorted(name for name in told if name.startswith("rig.plan.nccl")) == []
+
+
+def test_the_number_of_modules_is_known(tmp_path: Path) -> None:
+    """Each module costs a quarter of a millisecond; raise these numbers only for something worth that."""
+    assert len(modules(tmp_path, ("/bin/true",), lay_out(tmp_path, "nothing"))) <= 90
+    assert len(modules(tmp_path, ("/bin/true",), lay_out(tmp_path, "hgx-h100-ib"))) <= 110
+
+
+def test_the_guard_sees_what_is_imported(tmp_path: Path) -> None:
+    probe = PROBE.format(top=str(TOP), words=("/bin/true",)).replace("import os, sys", "import os, sys, json", 1)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "RIG_STATE": str(tmp_path / "state")}
+    environ["RIG_ROOT"] = str(tmp_path)
+    done = subprocess.run([PYTHON, "-I", "-S", "-c", probe], env=environ, capture_output=True, text=True, check=True)
+    assert {"json", "re", "enum"} <= set(done.stdout.split()).intersection(HEAVY)
