@@ -7,8 +7,8 @@ IBV_WC_RETRY_EXC_ERR, 4 = IBV_WC_LOC_PROT_ERR), errno texts.
 from rig.lean import NamedTuple
 
 _FAILED = (
-    "fail", "hang", "hung", "crash", "abort", "stuck", "unreachable", "retry exceeded", "cannot connect", "timeout",
-    "timed out", "reset by peer", "refused", "error",
+    "fail", "hang", "hung", "crash", "abort", "stuck", "unreachable", "retry exceeded", "cannot connect", " timeout",
+    "timed out", "reset by peer", "refused", "error", "deadlock", "freeze", "frozen",
 )  # fmt: skip
 _RETRY = ("status 12", "status=12", "error 12", "retry exceeded", "vendor err 129", "vendor error 129", "retry exc")
 _UNREACHABLE = ("network is unreachable", "no route to host", "network unreachable", "enetunreach")
@@ -23,12 +23,12 @@ _V1_ONLY = (
     "v2 fails",
     "v2 drop",
 )
-_PEER_ACCESS = ("p2p", "gdr", "gpudirect", "peer access", "gpu direct")
+_PEER_ACCESS = ("p2p", "gdr", "gpudirect", "peer access", "gpu direct", "direct rdma", "peer-to-peer")
 _NOT_PASSED = (
     "not propagated", "not passed", "not exported", "not forwarded", "does not reach", "do not reach", "not seen by",
     "only on the first node", "only on the head", "not inherited",
 )  # fmt: skip
-_STALLED = ("hang", "hung", "crash", "stuck", "local protection", "corrupt")
+_STALLED = ("hang", "hung", "crash", "stuck", "local protection", "corrupt", "deadlock", "freeze", "frozen")
 
 
 class Heard(NamedTuple):
@@ -45,7 +45,7 @@ class Heard(NamedTuple):
 
 def listen(symptoms: tuple[str, ...]) -> Heard:
     """Read log lines or words; case does not matter. Nothing here is ever required."""
-    text = "\n".join(symptoms).lower()
+    text = " " + "\n ".join(symptoms).lower()  # a word at its beginning, unlike NCCL_IB_TIMEOUT, follows a blank
 
     def any_of(words: tuple[str, ...]) -> bool:
         return any(word in text for word in words)
