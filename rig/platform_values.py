@@ -1,6 +1,7 @@
 """What values a platform file may hold: each check answers what is wrong, or None."""
 
 from rig.lean import Any, Callable
+from rig.subnet import parse_address
 from rig.text import is_bus_id
 
 TEXT_LONGEST = 256
@@ -78,15 +79,10 @@ def bus(value: Any) -> str | None:
 
 def cidr(value: Any) -> str | None:
     """A subnet. Written out, so that NCCL_IB_ADDR_RANGE can carry it."""
-    from ipaddress import ip_network
-
-    if not isinstance(value, str) or "/" not in value or len(value) > 64:
+    told = parse_address(value) if isinstance(value, str) and "/" in value and "%" not in value else None
+    if told is None:
         return "must be a subnet like 198.51.100.0/24"
-    try:
-        ip_network(value)
-    except ValueError:
-        return "must be a subnet like 198.51.100.0/24, with the host bits zero"
-    return None
+    return None if told.value == told.network else "must be a subnet like 198.51.100.0/24, with the host bits zero"
 
 
 def absolute(value: Any) -> str | None:

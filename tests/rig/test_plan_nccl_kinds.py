@@ -184,6 +184,14 @@ def test_efa_without_plugin_or_without_nodes_is_degraded() -> None:
     assert planned(hidden).verdict == "degraded"
 
 
+def test_devices_of_other_pods_are_no_fault_while_there_is_one_for_each_gpu() -> None:
+    rdma = [hca("mlx5_2"), *(hca(f"mlx5_{at}", openable=False) for at in (0, 1, 3))]
+    plan = planned(kind("pod", gpus=gpus(1), rdma=rdma))
+    assert (plan.verdict, plan.hcas, lines(plan)) == ("rdma-ok", ("mlx5_2",), {})
+    assert "RDMA_DEVICE_NODE_MISSING" in codes(plan)
+    assert planned(kind("pod", gpus=gpus(2), rdma=rdma)).verdict == "degraded"
+
+
 def test_a_peer_that_opens_fewer_hcas_sets_the_number() -> None:
     table = gids(0, (LOCAL, V2), (v4(2), V2))
     here = [hca(f"erdma_{at}", "Ethernet", table=table) for at in range(2)]
