@@ -7,7 +7,7 @@ something else; values that are a property of the fabric come from the platform 
 from rig.finding import Finding
 from rig.lean import TYPE_CHECKING, Mapping
 from rig.machine import Machine
-from rig.plan import Setting, nccl_access, nccl_fabric, nccl_local, nccl_peers, nccl_user
+from rig.plan import Setting, nccl_access, nccl_fabric, nccl_local
 from rig.plan.gdr import GdrPlan, efa_without_gdr, plan_gdr
 from rig.plan.hca import Choice, choose, is_efa, reachable
 from rig.plan.nccl_facts import FAULTS, NOTHING, Candidate, NcclPlan, Say, Scene, names, say
@@ -67,27 +67,47 @@ def _assemble(scene: Scene, gids: GidPlan, alone: Choice) -> NcclPlan:
     choice, sockets = gids.choice, plan_socket(scene)
     topo, topo_said = topology_file(scene, choice.chosen)
     gdr = plan_gdr(scene, choice.chosen, bool(topo))
-    own = nccl_peers.Own(names(alone.chosen), gids.indexes, sockets.right)
-    right = nccl_user.Right(choice, gids.indexes, sockets.right)
     said: list[Say] = [*choice.said, *gids.said, *sockets.said, *topo_said, *gdr.said, *efa_without_gdr(scene.machine)]
     said += [one for rule in nccl_access.RULES for one in rule(scene)]
     said += [one for rule in nccl_local.RULES for one in rule(scene)]
     said += nccl_local.cards(scene, choice.chosen)
     said += nccl_local.guest(scene, choice.chosen, bool(topo))
     said += [one for rule in nccl_fabric.RULES for one in rule(scene, choice)]
-    said += [one for rule in nccl_peers.RULES for one in rule(scene, own)]
-    said += [one for rule in nccl_user.RULES for one in rule(scene, right)]
+    peers_lines, peers_said = _peers(scene, names(alone.chosen), gids.indexes, sockets.right)
+    said += [*peers_said, *_users(scene, gids, sockets.right)]
     hca_lines, hca_said = hca_setting(scene, choice)
     said += hca_said
     conf = (*hca_lines, *gids.settings, *sockets.settings, *topo, *gdr.settings)
     conf += (*nccl_local.p2p_settings(scene), *nccl_local.merge_settings(scene, choice.chosen))
-    everywhere = (*nccl_fabric.settings(scene, choice), *efa_settings(scene), *nccl_peers.plugin_settings(scene, own))
+    everywhere = (*nccl_fabric.settings(scene, choice), *efa_settings(scene), *peers_lines)
     conf, refused = accepted(_user_wins(scene, conf), scene.version)
     everywhere, refused_too = accepted(_user_wins(scene, everywhere), scene.version)
     said += [*refused, *refused_too]
     hcas = names(choice.chosen) if choice.decided else None
     verdict = judge(scene, choice, gdr, said)
     return NcclPlan(everywhere, conf, hcas, gids.indexes, sockets.right, gdr.ladder, verdict, once(said))
+
+
+def _peers(
+    scene: Scene, hcas: tuple[str, ...], indexes: tuple[tuple[str, int], ...], socket_if: str | None
+) -> tuple[tuple[Setting, ...], list[Say]]:
+    """What differs from the other nodes, where any is known."""
+    if not scene.peers:
+        return (), []
+    from rig.plan import nccl_peers  # most boots know no peer
+
+    own = nccl_peers.Own(hcas, indexes, socket_if)
+    return nccl_peers.plugin_settings(scene, own), [one for rule in nccl_peers.RULES for one in rule(scene, own)]
+
+
+def _users(scene: Scene, gids: GidPlan, socket_if: str | None) -> list[Say]:
+    """The user's variables against the facts, where there are any (or a run's words that may be about them)."""
+    if not (scene.user or scene.unread or scene.symptoms):
+        return []
+    from rig.plan import nccl_user  # most boots have none
+
+    right = nccl_user.Right(gids.choice, gids.indexes, socket_if)
+    return [one for rule in nccl_user.RULES for one in rule(scene, right)]
 
 
 def hca_setting(scene: Scene, choice: Choice) -> tuple[tuple[Setting, ...], tuple[Say, ...]]:
