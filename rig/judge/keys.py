@@ -18,11 +18,19 @@ INNER = {
     "optimizer": ["type", "params", "legacy_fusion"],
     "scheduler": ["type", "params"],
 }
+_SECTIONS = (
+    "fp16 bf16 optimizer scheduler amp activation_checkpointing flops_profiler tensorboard wandb csv_monitor "
+    "comms_logger autotuning elasticity aio sparse_attention pipeline progressive_layer_drop eigenvalue "
+    "curriculum_learning data_efficiency checkpoint data_types nebula weight_quantization quantize_training "
+    "compression_training hybrid_engine"
+)
+SECTIONS = tuple(_SECTIONS.split())
 OLD_OFFLOAD = {  # deprecated names, and names that older guides used and 0.12.6 refuses
     "cpu_offload": "offload_optimizer",
     "cpu_offload_param": "offload_param",
     "cpu_offload_params": "offload_param",
 }
+DEVICES = ("none", "cpu", "nvme")
 OLD_PIN = ("cpu_offload_use_pin_memory", "cpu_offload_pin_memory")
 OLD_ZERO = {
     "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
@@ -39,11 +47,41 @@ def deprecated_zero(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
         yield Ruling(
             "fix", "key-migrate", text, ZERO, "Write a section with a stage", (Edit((ZERO,), {"stage": stage}),)
         )
-    for name in (ZERO, *INNER, "amp"):
+
+
+def sections(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """A section that is no object ends in an AttributeError somewhere inside DeepSpeed."""
+    for name in (ZERO, *SECTIONS):
         section = config.get(name)
-        if name in config and not isinstance(section, Mapping) and not (name == ZERO and isinstance(section, bool)):
+        if name in config and not isinstance(section, Mapping):
             text = f"{name} must be an object, not {section!r}"[:120]
-            yield Ruling("reject", "key-unknown", text, name, "Write a section")
+            yield Ruling("reject", "section-type", text, name, "Write a section")
+    for name in ("optimizer", "scheduler"):
+        section = config.get(name)
+        if not isinstance(section, Mapping):
+            continue
+        if not isinstance(section.get("type", ""), str):
+            text = f"{name}.type must be a name, not {section['type']!r}"[:120]
+            yield Ruling("reject", "section-type", text, f"{name}.type", "Write a name in quotes")
+        if not isinstance(section.get("params", {}), Mapping):
+            text = f"{name}.params must be an object, not {section['params']!r}"[:120]
+            yield Ruling("reject", "section-type", text, f"{name}.params", "Write a section")
+
+
+def offload_sections(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """Offload sections are objects with a device that DeepSpeed knows."""
+    zero = config.get(ZERO)
+    for name in OFFLOAD_KEYS:
+        section = zero.get(name) if isinstance(zero, Mapping) else None
+        if section is None or section == AUTO:
+            continue
+        key = f"{ZERO}.{name}"
+        if not isinstance(section, Mapping):
+            text = f"{name} must be an object, not {section!r}"[:120]
+            yield Ruling("reject", "section-type", text, key, 'Write {"device": "cpu"}')
+        elif section.get("device", "none") not in (*DEVICES, AUTO):
+            text = f"{name}.device {section['device']!r} is none of {', '.join(DEVICES)}"[:120]
+            yield Ruling("reject", "offload-device", text, f"{key}.device", f"Write one of {', '.join(DEVICES)}")
 
 
 def stage_range(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
@@ -187,8 +225,10 @@ def stage_off(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
 RULES = (
     top_names,
     deprecated_zero,
+    sections,
     inner_names,
     old_offload,
+    offload_sections,
     zero_names,
     both_spellings,
 )

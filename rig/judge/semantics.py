@@ -50,7 +50,11 @@ def strings(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
         ((key, "enabled"), config[key].get("enabled")) for key in ENABLED if isinstance(config.get(key), Mapping)
     ]
     for path, value in places:
-        if not isinstance(value, str) or value == AUTO:
+        if value in (True, False, AUTO) or (value is None and path[-1] in ("overlap_comm", "enabled")):
+            continue
+        if not isinstance(value, str):
+            text = f"{'.'.join(path)} is {value!r}, not true or false"[:120]
+            yield Ruling("reject", "bool-string", text, ".".join(path), "Write true or false")
             continue
         name, meant = ".".join(path), WORDS.get(value.strip().lower())
         if meant is None:
@@ -75,7 +79,11 @@ def communication_dtype(config: Mapping[str, Any], site: Site) -> Iterator[Rulin
     """DeepSpeed knows fp16, bfp16 and fp32, and raises for "bf16"."""
     for key in ("communication_data_type", "seq_parallel_comm_data_type"):
         value = config.get(key)
-        if value is None or value == AUTO or (isinstance(value, str) and value.lower() in COMM_DTYPES):
+        if value is None or (isinstance(value, str) and value.lower() in COMM_DTYPES):
+            continue
+        if value == AUTO:
+            text = f"{key} 'auto' raises, and nobody replaces it: left out, DeepSpeed takes the training dtype"
+            yield Ruling("fix", "comm-dtype", text, key, "Leave it out", (Edit((key,), REMOVE),))
             continue
         meant = COMM_SPELLINGS.get(value.strip().lower()) if isinstance(value, str) else None
         known = ", ".join(COMM_DTYPES)

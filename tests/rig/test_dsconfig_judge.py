@@ -219,7 +219,15 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], str, str, dict[str, Any]]] = [
     ),
     # keys
     (MICRO | {"zero_optimization": True}, {}, "fix", "key-migrate", {"zero_optimization": {"stage": 1}}),
-    (MICRO | {"zero_optimization": 3}, {}, "reject", "key-unknown", {}),
+    (MICRO | {"zero_optimization": 3}, {}, "reject", "section-type", {}),
+    (zero(stage=3, offload_param=True), {}, "reject", "section-type", {}),
+    (zero(stage=3, offload_optimizer={"device": "gpu"}), {}, "reject", "offload-device", {}),
+    (MICRO | {"optimizer": {"type": "Adam", "params": 3}}, {}, "reject", "section-type", {}),
+    (MICRO | {"communication_data_type": "auto"}, {}, "fix", "comm-dtype", {}),
+    (MICRO | {"wandb": None}, {}, "reject", "section-type", {}),
+    (MICRO | {"optimizer": {"type": 7}}, {}, "reject", "section-type", {}),
+    (zero(stage=3, contiguous_gradients=None), {}, "reject", "bool-string", {}),
+    (zero(stage=3, overlap_comm=None), {}, "accept", "", {}),
     (zero(stage=4), {}, "reject", "zero-stage", {}),
     (zero(reduce_bucket_size=5), {}, "warn", "zero-stage", {}),
     (
