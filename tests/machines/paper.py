@@ -1,4 +1,4 @@
-"""Lays a machine out on paper: a Tree with what sysfs, procfs and /dev would show. Used by make_trees.py and by tests."""
+"""Lays a machine out on paper: a Tree with what sysfs, procfs and /dev would show. For make_trees.py and tests."""
 
 from __future__ import annotations
 
@@ -61,13 +61,11 @@ class Paper:
         ids: str,
         numa: int = -1,
         link: str = "16.0 16",
-        below: str | None = None,
     ) -> str:
-        """A function `ids` (`10de:2330`, with subsystem `1000:c010:1000:a096`) at `speed width`; `below` caps its slot."""
+        """A function `ids` (`10de:2330`, with subsystem `1000:c010:1000:a096`) with a link of `speed width`."""
         folder = f"{above}/{bus}"
         vendor, device, *subsystem = ids.split(":")
         speed, width = link.split()
-        now = (below or link).split()
         known = [
             f"PCI_ID={vendor}:{device}".upper(),
             *(["PCI_SUBSYS_ID=" + ":".join(subsystem).upper()] if subsystem else []),
@@ -75,7 +73,7 @@ class Paper:
         self.file(f"{folder}/uevent", f"PCI_CLASS={code.lstrip('0').upper()}", *known, f"PCI_SLOT_NAME={bus}")
         self.files(folder, vendor=f"0x{vendor}", device=f"0x{device}", numa_node=numa)
         self.files(folder, max_link_speed=f"{speed} GT/s PCIe", max_link_width=width)
-        self.files(folder, current_link_speed=f"{now[0]} GT/s PCIe", current_link_width=now[1])
+        self.files(folder, current_link_speed=f"{speed} GT/s PCIe", current_link_width=width)
         self.link(f"/sys/bus/pci/devices/{bus}", folder)
         self.buses.append((bus, vendor, device))
         return folder
@@ -156,7 +154,8 @@ class Paper:
     # --- RDMA
 
     def hca(
-        self, pci: str, name: str, *, layer: str = "InfiniBand", rate: int = 400, state: str = "4: ACTIVE", gids: tuple[str, ...] = (),
+        self, pci: str, name: str, *, layer: str = "InfiniBand", rate: int = 400, state: str = "4: ACTIVE",
+        gids: tuple[str, ...] = (),
         driver: str = "mlx5_core", guid: int = 0, opens: bool | None = True, table: int = 256, kind: str = "MT4129",
     ) -> str:  # fmt: skip
         """An RDMA device with one port. `gids` are `INDEX GID TYPE NETDEV`; `?` for TYPE is refused by the kernel."""
@@ -194,8 +193,9 @@ class Paper:
     # --- network
 
     def netdev(
-        self, name: str, *, above: str = "/sys/devices/virtual", devtype: str = "", arp: int = 1, up: bool = True, speed: int = -1,
-        mtu: int = 1500, ipv4: str = "", ipv6: str = "", default: bool = False, master: str = "", lower: int | None = None,
+        self, name: str, *, above: str = "/sys/devices/virtual", devtype: str = "", arp: int = 1, up: bool = True,
+        speed: int = -1, mtu: int = 1500, ipv4: str = "", ipv6: str = "", default: bool = False, master: str = "",
+        lower: int | None = None,
     ) -> None:  # fmt: skip
         """An interface; the order of calls is the order of ifindex. `above` is its PCI (or virtio) folder."""
         self.interfaces += 1
@@ -243,7 +243,7 @@ class Paper:
         self.file(
             "/proc/self/limits",
             "Limit                     Soft Limit           Hard Limit           Units",
-            f"Max stack size            8388608              unlimited            bytes",
+            "Max stack size            8388608              unlimited            bytes",
             f"Max open files            {nofile:<20} {nofile:<20} files",
             f"Max locked memory         {memlock:<20} {memlock:<20} bytes",
         )
@@ -295,21 +295,3 @@ class Paper:
         header = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT"
         self.file("/proc/net/route", header, *self.routes)
         return self.tree
-
-
-def gid4(address: str) -> str:
-    """The GID that carries an IPv4 address."""
-    a, b, c, d = map(int, address.split("."))
-    return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
-
-
-def gid_local(number: int) -> str:
-    """A link-local GID."""
-    return f"fe80:0000:0000:0000:0200:00ff:fe00:{number:04x}"
-
-
-def roce(address: str, netdev: str, number: int, first: int = 0) -> tuple[str, ...]:
-    """The usual four entries of a RoCE port: link-local and IPv4, each as v1 and v2."""
-    gids = (gid_local(number), gid_local(number), gid4(address), gid4(address))
-    kinds = ("IB/RoCE v1", "RoCE v2") * 2
-    return tuple(f"{first + at},{gid},{kind},{netdev}" for at, (gid, kind) in enumerate(zip(gids, kinds, strict=True)))

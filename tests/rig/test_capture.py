@@ -16,7 +16,8 @@ from rig.detect import detect
 from rig.machine import Machine
 from rig.root import IPV4_FILE, Collected, Live, Space
 from rig.topology import path_class, tree
-from tests.machines.paper import Paper, gid4, gid_local, roce
+from tests.machines.gids import gid4, gid_local, roce
+from tests.machines.paper import Paper
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(folder.name for folder in MACHINES.iterdir() if (folder / "tree.txt").is_file())

@@ -5,7 +5,8 @@ import pytest
 from rig.captured import Captured
 from rig.detect import rdma
 from rig.machine import Hca
-from tests.machines.paper import ZERO, Paper, gid4, gid_local, roce
+from tests.machines.gids import gid4, gid_local, roce
+from tests.machines.paper import ZERO, Paper
 
 HOST = "/sys/devices/pci0000:00"
 
