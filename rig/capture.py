@@ -94,7 +94,7 @@ def kept(path: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if beginnings is None or name.startswith(beginnings)]
 
 
-# Read for later questions and for whoever helps; no rule of today needs them.
+# Read for later questions; no rule of today needs them.
 MORE_FILES = (
     "/etc/nccl.conf",
     "/etc/rdma/network_topology.json",

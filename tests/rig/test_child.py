@@ -116,7 +116,7 @@ def test_a_second_question_gets_the_same_answer() -> None:
     assert running.collect() == running.collect() == Collected("ok", "1\n")
 
 
-def test_it_has_its_own_session_and_no_terminal_input() -> None:
+def test_it_leads_its_own_process_group_and_has_no_terminal_input() -> None:
     told = child.output((*PYTHON, "import os,sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()))"), 10)
     assert told == "True ''\n"
 
