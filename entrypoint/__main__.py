@@ -6,12 +6,8 @@ VERBS = {
     "boot": "look, plan, write, and start a program (what the image does first)",
     "facts": "what this machine is",
     "plan": "what rig would choose here; --explain gives the reasons",
-    "check": "whether this machine and image can train",
     "capture": "one text file of everything that detection reads, without names and serial numbers",
     "platform": "look at a platform file (/etc/rdma/network_topology.json)",
-    "bench": "measure links and collectives",
-    "cost": "what a job costs on which network",
-    "report": "one page of facts, plan and checks",
 }
 USAGE = 64
 
@@ -24,12 +20,7 @@ def main(argv: list[str]) -> int:
     verb, words = argv[0], argv[1:]
     if verb not in VERBS:
         return _no_verb(verb)
-    try:
-        module = __import__(f"entrypoint.{verb}", fromlist=["run"])
-    except ModuleNotFoundError as error:
-        if error.name != f"entrypoint.{verb}":
-            raise
-        return _no_verb(verb)
+    module = __import__(f"entrypoint.{verb}", fromlist=["run"])
     try:
         return int(module.run(words))
     except KeyboardInterrupt:

@@ -84,7 +84,10 @@ def _sections(plan: Plan, explain: bool) -> Iterable[str]:
         yield from (f"  {name} slots={slots}" for name, slots in plan.hostfile)
     if plan.findings:
         yield "\nfindings"
-        yield from (f"  {one.outcome}: {one.text}{f'. {one.fix}' if one.fix else ''}" for one in plan.findings)
+        yield from (
+            f"  {'note' if one.outcome == 'pass' else one.outcome}: {one.text}{f'. {one.fix}' if one.fix else ''}"
+            for one in plan.findings
+        )
 
 
 def _lines(lines: tuple[Setting, ...], explain: bool) -> Iterable[str]:

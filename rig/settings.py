@@ -19,7 +19,6 @@ class Settings(NamedTuple):
     grace_s: float = 30.0
     root: str | None = None  # a captured tree or a folder laid out like a machine; None: the running machine
     state: str | None = None  # folder for the files that rig writes; None: rig looks for one
-    expect: tuple[tuple[str, str], ...] = ()
     model: str | None = None  # size of the user's model in words, or the path of a Hugging Face config.json
 
 
@@ -63,15 +62,8 @@ def _path(text: str) -> str:
     return text
 
 
-def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    pairs = tuple(part.strip().partition("=")[::2] for part in text.split(","))
-    if not all(name and value for name, value in pairs):
-        raise ValueError(text)
-    return pairs
-
-
 VARIABLES = (
-    Variable("RIG_QUIET", "quiet", "0 or 1", "0", "1: no boot page; warnings and errors stay", _switch),
+    Variable("RIG_QUIET", "quiet", "0 or 1", "0", "1: only errors, and what was changed of the user's", _switch),
     Variable("RIG_CHECKS", "checks", "off, report or enforce", "report", "what a failed check does", _one_of_checks),
     Variable("RIG_FILL", "fill", "0 or 1", "1", "0: leave the user's DeepSpeed config and arguments alone", _switch),
     Variable("RIG_CPU_RANKS", "cpu_ranks", "a whole number from 1 to 1024", "2", "ranks without a GPU", _ranks),
@@ -79,7 +71,6 @@ VARIABLES = (
         "RIG_GRACE", "grace_s", "seconds from 0 to 86400", "30", "from SIGTERM to SIGKILL after a rank failed", _seconds
     ),
     Variable("RIG_ROOT", "root", "an absolute path", "", "plan for this captured tree, not for this machine", _path),
-    Variable("RIG_EXPECT", "expect", "name=value pairs: gpus=8,hcas=8,gdr=1", "", "what the machine must have", _pairs),
     Variable(
         "RIG_MODEL", "model", "hidden=4096,layers=32 or a config.json", "", "size of the model, to size buckets", str
     ),
@@ -97,8 +88,6 @@ VARIABLES = (
         "what rig added to the environment, so that it is not taken for the user's",
     ),
     Variable("RIG_DS_CONFIG", None, "set by rig", "", "path of the DeepSpeed config that fits this machine"),
-    Variable("RIG_CASES", None, "a folder", "", "machines from reports that the tests replay"),
-    Variable("RIG_TEST_IMAGE", None, "an image name", "", "the image that the container tests use"),
 )
 
 
