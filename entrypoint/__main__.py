@@ -20,6 +20,10 @@ def main(argv: list[str]) -> int:
     verb, words = argv[0], argv[1:]
     if verb not in VERBS:
         return _no_verb(verb)
+    if verb != "boot":
+        import signal
+
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `rig facts | head` ends quietly
     module = __import__(f"entrypoint.{verb}", fromlist=["run"])
     try:
         return int(module.run(words))
