@@ -1,5 +1,6 @@
-# /etc/profile.d/rig.sh: the environment of the plan for shells that did not come through the image's entrypoint: ssh,
-# docker exec, login shells. POSIX sh, silent, and it changes nothing that the shell already has.
+# shellcheck shell=sh
+# The environment of the plan, for shells that did not come through the image's entrypoint: ssh, docker exec, login
+# shells. In the image it is /etc/profile.d/rig.sh. POSIX sh, silent, and it changes nothing that the shell already has.
 #
 # Login shells read it by themselves. /etc/bash.bashrc sources it for interactive shells and for commands over ssh, and
 # BASH_ENV names it for `docker exec CONTAINER bash -c ...`.
