@@ -10,6 +10,7 @@ import re
 from rig.captured import Tree
 from rig.lean import Callable, Iterable
 from rig.root import IPV4_FILE, Collected
+from rig.text import whole
 
 RANGES = (0xC0000200, 0xC6336400, 0xCB007100)  # 192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24
 OVERFLOW = 0xC6120000  # 198.18.0.0/15, for benchmarks (RFC 2544), when a machine has more networks than those hold
@@ -23,6 +24,8 @@ UUID = re.compile(
     r"(?:(?<=pod)|(?<![0-9A-Fa-f]))[0-9A-Fa-f]{8}(?:[-_][0-9A-Fa-f]{4}){3}[-_][0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
 )
 LONG_HEX = re.compile(r"(?<![0-9A-Fa-f])[0-9a-f]{32,64}(?![0-9A-Fa-f])")
+GID = re.compile(r"(?:[0-9A-Fa-f]{4}:){7}[0-9A-Fa-f]{4}")
+GUID = re.compile(r"(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}")
 IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?:/[0-9]{1,2})?(?![0-9.])")
 MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![0-9A-Fa-f:])")
 MAC_NAME = re.compile(r"(?<![A-Za-z0-9])enx[0-9a-f]{12}")
@@ -153,9 +156,10 @@ def _network(text: str) -> tuple[int, int] | None:
     plain, slash, bits = text.partition("/")
     bits = bits if slash else "32"
     parts = plain.split(".")
-    if len(parts) != 4 or not bits.isdecimal() or not all(part.isdecimal() and int(part) < 256 for part in parts):
+    length = whole(bits, 0, 32)
+    if length is None or len(parts) != 4 or not all(whole(part, 0, 255) is not None for part in parts):
         return None
-    return (number4(plain), int(bits)) if int(bits) <= 32 else None
+    return number4(plain), length
 
 
 def _file(aliases: Aliases, path: str, text: str) -> str:
@@ -168,9 +172,9 @@ def _file(aliases: Aliases, path: str, text: str) -> str:
         return _each_line(text, lambda row: [_hex128(aliases, row[0]), *map(aliases.words, row[1:])] if row else row)
     if path == "/proc/sys/kernel/hostname":
         return "node-1\n"
-    if folder.endswith("/gids") and len(plain) == 39:
+    if folder.endswith("/gids") and GID.fullmatch(plain):
         return _groups(aliases.ipv6(int(plain.replace(":", ""), 16)), 8) + "\n" if plain.strip("0:") else text
-    if name in ("sys_image_guid", "node_guid", "port_guid"):
+    if name in ("sys_image_guid", "node_guid", "port_guid") and GUID.fullmatch(plain):
         return aliases.guid(plain) + "\n"
     if path in ADDRESS_FILES:
         return aliases.words(IPV4.sub(lambda hit: _prefix(aliases)(hit[0]), text))

@@ -1,6 +1,6 @@
 """A folder in tests/machines is a machine with its right answers.
 
-`tree.txt` is a capture, `expected.json` holds the answers: "facts" what detection must say, "plan" what must come of it.
+`tree.txt` is a capture, `expected.json` holds the answers: "facts" what detection must say, "plan" what comes of it.
 BLESS=1 writes the facts anew (and leaves the plan); read the difference before it is committed.
 """
 

@@ -178,6 +178,22 @@ def test_networks_get_blocks_of_their_own() -> None:
     assert len(many) == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/sys/x/gids/0", "z" * 39),
+        ("/sys/x/gids/0", "Uid:\t0\t0\t0\t0\nCapEff:\tffffffffffffffffff\n"),
+        ("/sys/x/sys_image_guid", "no guid"),
+        (IPV4_FILE, "eth0 1.2.3." + "9" * 5000 + "/24"),
+        ("/proc/net/if_inet6", "zz 01 40 20 80 eth0\n\n"),
+    ],
+)
+def test_what_is_no_address_is_survived(path: str, text: str) -> None:
+    paper = Paper()
+    paper.file(path, text)
+    assert path in anonymous(paper.tree).texts
+
+
 # --- the text
 
 
