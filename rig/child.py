@@ -1,9 +1,9 @@
 """Programs that are run with a deadline, so that nothing hangs.
 
 A child leads a process group of its own (setsid), writes into memory (an unlinked file, so a full pipe cannot stop it)
-and is polled. When its time is over it is sent TERM, then KILL, with all that it forked. A child that even KILL does not
-end (a driver call in state D) is left alone and named in `abandoned`; after that no program of ours that touches the
-driver is started.
+and is polled. When its time is over it is sent TERM, then KILL, with all that it forked. A child that even KILL does
+not end (a driver call in state D) is left alone and named in `abandoned`; after that no program of ours that touches
+the driver is started.
 """
 
 import os
