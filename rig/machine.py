@@ -7,8 +7,8 @@ from rig.lean import NamedTuple
 
 
 class PciDevice(NamedTuple):
-    """One function in the PCI tree. `parent` is the bus id of the bridge above, None directly below a host bridge, which
-    `root` names (`pci0000:17`). Source: /sys/bus/pci/devices/*."""
+    """One function in the PCI tree. `parent` is the bus id of the bridge above, None directly below a host bridge.
+    `root` names the host bridge (`pci0000:17`). Source: /sys/bus/pci/devices/*."""
 
     bus_id: str
     parent: str | None = None
