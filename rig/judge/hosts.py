@@ -96,7 +96,7 @@ def _expanded(line: int, host: str, slots: int, place: int, rulings: list[Ruling
         rulings.append(Ruling("reject", "hostfile-slots", message, at, "Remove the line, or give it slots"))
         return []
     if ("[" in host and not host.startswith("[")) or "," in host:
-        return _ranged(line, host, slots, rulings)
+        return _ranged(line, host, slots, place, rulings)
     address, port = _port(host)
     if address is not None:
         alias = f"dsnode-{place}"
@@ -111,7 +111,7 @@ def _expanded(line: int, host: str, slots: int, place: int, rulings: list[Ruling
     return [Host(host, slots, line)]
 
 
-def _ranged(line: int, host: str, slots: int, rulings: list[Ruling]) -> list[Host]:
+def _ranged(line: int, host: str, slots: int, place: int, rulings: list[Ruling]) -> list[Host]:
     try:
         names = expand(host)
     except NodeListError as error:
@@ -125,7 +125,10 @@ def _ranged(line: int, host: str, slots: int, rulings: list[Ruling]) -> list[Hos
         return []
     message = f"{host[:60]} is one name to DeepSpeed and several to pdsh: written as {len(names)} hosts"
     rulings.append(Ruling("fix", "hostfile-range", message, str(line), "Write one host a line"))
-    return [Host(name, slots, line) for name in names]
+    hosts: list[Host] = []
+    for name in names:
+        hosts += _expanded(line, name, slots, place + len(hosts), rulings)
+    return hosts
 
 
 def _port(host: str) -> tuple[str | None, int | None]:

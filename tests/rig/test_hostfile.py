@@ -66,6 +66,7 @@ def test_bracket_expressions_are_spread_out() -> None:
     found = told("gpu-[01-02] slots=8\n")
     assert (found.verdict, found.code, found.output) == ("fix", "hostfile-range", "gpu-01 slots=8\ngpu-02 slots=8\n")
     assert told("a,b slots=8\n").output == "a slots=8\nb slots=8\n"
+    assert told("a,b:2222 slots=8\n").output == "a slots=8\ndsnode-1 slots=8\n"
 
 
 def test_ports_become_aliases() -> None:
