@@ -71,6 +71,7 @@ def test_bracket_expressions_are_spread_out() -> None:
 
 def test_ports_become_aliases() -> None:
     found = told("a:2222 slots=8\n[fe80::1]:22 slots=8\n")
+    assert (found.verdict, found.code) == ("fix", "hostfile-port")
     assert found.output == "dsnode-0 slots=8\ndsnode-1 slots=8\n"
     assert found.ssh_config == (
         {"Host": "dsnode-0", "HostName": "a", "Port": 2222},

@@ -13,6 +13,19 @@ ONE = {"nodes": 1, "gpus_per_node": 1}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str, str, dict[str, Any]]] = [
     (
         "launch",
+        {"args": ["--ssh_port", "22"], "env": {}},
+        TWO,
+        "fix",
+        "ssh-port",
+        "KeyError",
+        {"args": ["--ssh_port", "22"]},
+    ),
+    ("launch", {"started_on": ["a", "b"]}, TWO, "reject", "launch-twice", "first host only", {}),
+    ("launch", {"started_on": ["a", "a"]}, TWO, "accept", "", "", {}),
+    ("launch", {"train_argparse_options": []}, ONE, "fix", "no-local-rank", "parser", {"args": ["--no_local_rank"]}),
+    ("selftest", {"stage": 1, "device": "cpu"}, ONE, "reject", "selftest-zero1-cpu", "no gradient", {}),
+    (
+        "launch",
         {"ssh": {"a": "ok", "b": "Permission denied (publickey)"}},
         TWO,
         "reject",
