@@ -10,8 +10,9 @@ class Finding(NamedTuple):
     """One statement about the machine, the image or the user's input, with its remedy.
 
     `id` is stable and never reused. `outcome` is one of OUTCOMES, `domain` (who must act) one of DOMAINS. `text` is one
-    line in the field's words; `subject` names the thing (`mlx5_0:1`, `ds_config.json: zero_optimization.stage`); `want` and
-    `got` hold what was expected and found; `fix` is what to type or whom to ask; `evidence` where it was read.
+    line in the field's words; `subject` names the thing (`mlx5_0:1`, `ds_config.json: zero_optimization.stage`);
+    `want` and `got` hold what was expected and found; `fix` is what to type or whom to ask; `evidence` where it was
+    read.
     """
 
     id: str

@@ -4,7 +4,7 @@ from rig.lean import Any
 
 
 def plain(value: Any) -> Any:
-    """NamedTuples become dicts, tuples lists, mappings dicts with string keys; scalars stay. Other types raise TypeError."""
+    """NamedTuples and mappings become dicts, tuples lists; scalars stay. Other types raise TypeError."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, tuple) and hasattr(value, "_fields"):

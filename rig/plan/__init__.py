@@ -1,4 +1,4 @@
-"""Machine + Job + Platform -> Plan. Pure rules: they look at nothing, write nothing, and give a reason for each line."""
+"""Machine + Job + Platform -> Plan. Pure rules: they look at nothing, write nothing, and give reasons."""
 
 from rig.finding import Finding
 from rig.lean import Any, NamedTuple
