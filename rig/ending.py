@@ -44,7 +44,10 @@ def signal_name(number: int) -> str:
     return NAMES.get(number, f"signal {number}")
 
 
-def describe(status: int, surrounds: Surrounds = Surrounds()) -> str:
+NOTHING_KNOWN = Surrounds()
+
+
+def describe(status: int, surrounds: Surrounds = NOTHING_KNOWN) -> str:
     """One clause: what the status says and what is likely behind it."""
     if status == 0:
         return "ended with 0"
