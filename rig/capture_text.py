@@ -1,6 +1,6 @@
 """A tree as the text of a capture, in the format of rig.captured: sorted, so that two captures compare by eye."""
 
-from rig.captured import HEADER, Tree
+from rig.captured import HEADER, RANGE_AT_MOST, Tree
 from rig.lean import Iterable
 
 LINE = 110  # longest `+` line
@@ -47,7 +47,8 @@ def _blob_line(name: str, blob: bytes) -> str:
 def _runs(tree: Tree, folder: str, names: list[str]) -> dict[str, str]:
     """First name -> last name of each run of numbered files with the same text."""
     runs: dict[str, str] = {}
-    numbers = sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)
+    short = [name for name in names if len(name) < 5 and name.isascii() and name.isdecimal()]
+    numbers = sorted(int(name) for name in short if str(int(name)) == name and int(name) < RANGE_AT_MOST)
     start = None
     for number in numbers:
         text = tree.texts.get(f"{folder}/{number}")

@@ -288,6 +288,14 @@ def test_tables_of_zeros_take_one_line() -> None:
     assert parse(text).texts == paper.tree.texts
 
 
+def test_names_that_are_absurd_numbers_are_written_one_by_one() -> None:
+    made = Tree()
+    for name in ("5000", "5001", "5002", "007", "008", "009", "9" * 5000, "\u0661", "\u0662", "\u0663"):
+        made.folder("/x")[name] = None
+        made.texts[f"/x/{name}"] = "same\n"
+    assert parse(render(made)).texts == made.texts
+
+
 @given(st.text())
 def test_every_text_survives_escaping(text: str) -> None:
     assert unescape(escape(text)) == text
