@@ -62,13 +62,13 @@ def plan_deepspeed(inputs: DsInputs) -> DsPlan:
 def choose_stage(inputs: DsInputs) -> tuple[int, str, bool]:
     """The smallest ZeRO stage that fits, why, and whether even stage 3 needs the host's memory.
 
-    On CPU only 2 and 3: ZeRO-1 reduces no gradient there and says nothing.
+    On CPU never 1 unasked: without the image's patch 0.12.6 reduces no gradient there and says nothing.
     """
     cpu = inputs.accelerator == "cpu"
     if inputs.stage in (1, 2, 3) and not (cpu and inputs.stage == 1):
         return inputs.stage, "yours", _fits(inputs, inputs.stage) is False and inputs.stage == 3 and not cpu
     if cpu:
-        return 3, "CPU over gloo: stages 2 and 3 only, ZeRO-1 reduces nothing there", False
+        return 3, "CPU over gloo: a rehearsal, and 3 has every collective that a run on GPUs can have", False
     if _fits(inputs, 1) is None:
         return 3, "3 fits most: the size of the model or of the memory is not known (RIG_MODEL)", False
     for stage in (1, 2, 3):
