@@ -1,8 +1,8 @@
 """The image graph, built with what runs side by side built side by side.
 
-tools --+--> wheel (fills the wheel cache) --+--> cuda, verified
-        +--> rig --> base                    +--> deepspeed
-os -----+------------------------------------+
+tools --+--> cuda-cache, cache (wheels) --+--> cuda, verified
+        +--> rig --> base                 +--> deepspeed
+os -----+---------------------------------+
 """
 
 import json
@@ -52,11 +52,12 @@ TARGETS = (
     Target("os", "base", "trainrig/os:dev"),
     Target("rig", "base", "trainrig/rig:dev", ("tools", "os")),
     Target("base", "base", "trainrig/base:dev", ("rig",)),
-    Target("wheel", "deepspeed", None, ("tools",), _images(ANY, ANY)),
-    # Exported while torch is still being installed above it.
-    Target("cuda", "deepspeed", "trainrig/cuda:dev", ("os", "wheel"), _images("trainrig/os:dev", ANY)),
-    Target("verified", "deepspeed", None, ("os", "wheel"), _images("trainrig/os:dev", ANY)),
-    Target("deepspeed", "deepspeed", UNVERIFIED, ("rig", "wheel"), _images("trainrig/os:dev", "trainrig/rig:dev")),
+    Target("cuda-cache", "deepspeed", None, ("tools",), _images(ANY, ANY)),
+    Target("cache", "deepspeed", None, ("tools",), _images(ANY, ANY)),
+    # Exported while torch is still being fetched.
+    Target("cuda", "deepspeed", "trainrig/cuda:dev", ("os", "cuda-cache"), _images("trainrig/os:dev", ANY)),
+    Target("verified", "deepspeed", None, ("os", "cache"), _images("trainrig/os:dev", ANY)),
+    Target("deepspeed", "deepspeed", UNVERIFIED, ("rig", "cache"), _images("trainrig/os:dev", "trainrig/rig:dev")),
 )
 
 
