@@ -28,7 +28,7 @@ lint: $(ENV) ## Linters and type checks alone
 lock: $(ENV) ## Write requirements/*.txt anew from the .in files and pins.toml
 	$(PY) -m factory lock
 
-bench-build: $(ENV) ## Our build against a plain Dockerfile, side by side
+bench-build: $(ENV) ## Our build against a plain Dockerfile (empties the engine's build cache)
 	$(PY) -m bench.build
 
 bench-boot: image ## The boot against a bare interpreter and a bypassed entrypoint

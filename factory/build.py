@@ -12,7 +12,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,42 +71,79 @@ def build_all(engine: Engine, checkout: Path, pins: Pins, environ: Mapping[str, 
     require_used_pins(checkout, pins)
     require_space(engine, pins.budget["DISK_GB"])
     base = find_base(engine, environ.get("BASE_IMAGE") or pins.of("BASE_IMAGE"), pins.of("OS_CODENAME"))
-    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout), project_version(checkout), set())
+    context = Context(engine, checkout, pins, base, environ, Commit.of(checkout), project_version(checkout), Running())
     (checkout / "build").mkdir(exist_ok=True)
     build_graph(context, TARGETS)
+    if (size_gb := image_gb(engine, UNVERIFIED)) > pins.budget["IMAGE_GB"]:
+        raise Refused(f"{UNVERIFIED} has {size_gb:.2f} GB, more than pins.toml allows: IMAGE_GB", 1)
     if (tagged := engine.call("tag", UNVERIFIED, FINISHED)).returncode:
         raise Refused(f"{FINISHED} could not be tagged: {tagged.stderr.strip()}", 1)
     engine.call("rmi", UNVERIFIED)
-    engine.call("image", "prune", "--force", "--filter", f"label={ORIGIN}")  # the builds that these tags named before
+    # The builds that these tags named before.
+    engine.call("image", "prune", "--force", "--filter", f"label={ORIGIN}", timeout_s=600)
     record = {"base": base._asdict(), "revision": context.commit.revision}
     (checkout / "build" / "images.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    size = engine.call("image", "inspect", "--format", "{{.Size}}", FINISHED).stdout.strip()
-    say(f"{FINISHED}: {int(size) / 1e9:.2f} GB, {time.monotonic() - started:.1f} s")
+    say(f"{FINISHED}: {image_gb(engine, FINISHED):.2f} GB, {time.monotonic() - started:.1f} s")
+
+
+def image_gb(engine: Engine, tag: str) -> float:
+    """All layers of an image unpacked, in GB of 1e9 bytes."""
+    return int(engine.call("image", "inspect", "--format", "{{.Size}}", tag).stdout.strip() or 0) / 1e9
 
 
 def build_graph(context: "Context", targets: tuple[Target, ...]) -> None:
-    """Every target as soon as what it uses is there. The first failure is raised; nothing new starts after it, and an
-    interruption ends the builders that run."""
+    """Every target as soon as what it uses is there. The first failure is raised; after it, and after an interruption,
+    nothing new starts and the builders that run are ended."""
     built: dict[str, Future[None]] = {}
-    pool = ThreadPoolExecutor(len(targets))
-    try:
-        for target in targets:  # in order: a target's predecessors have their futures by then
-            before = [built[name] for name in target.after]
-            built[target.name] = pool.submit(_build_after, context, target, before)
-        for future in built.values():
-            future.result()
-    except BaseException:
-        for child in tuple(context.running):
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with ThreadPoolExecutor(len(targets)) as pool:
+        try:
+            for target in targets:  # in order: a target's predecessors have their futures by then
+                before = [built[name] for name in target.after]
+                built[target.name] = pool.submit(_build_after, context, target, before)
+            done, _ = wait(built.values(), return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
+        finally:
+            context.running.stop()
 
 
 def _build_after(context: "Context", target: Target, before: list[Future[None]]) -> None:
     for future in before:
         future.result()
     build(context, target)
+
+
+class Running:
+    """The builders that run. After stop() none can be added."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.children: set[subprocess.Popen[str]] = set()
+        self.stopped = False
+
+    def start(self, command: list[str], checkout: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
+        """A builder with its output in a pipe; Refused after stop()."""
+        with self.lock:
+            if self.stopped:
+                raise Refused("not started: another part of the build failed", 1)
+            child = subprocess.Popen(
+                command,
+                cwd=checkout,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            self.children.add(child)
+            return child
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
+            for child in self.children:
+                if child.poll() is None:
+                    child.terminate()
 
 
 def require_used_pins(checkout: Path, pins: Pins) -> None:
@@ -153,7 +190,7 @@ class Context(NamedTuple):
     environ: Mapping[str, str]
     commit: Commit
     version: str
-    running: "set[subprocess.Popen[str]]"
+    running: Running
 
 
 def build(context: Context, target: Target) -> None:
@@ -253,19 +290,8 @@ def require_space(engine: Engine, need_gb: float) -> None:
 
 def _run(context: Context, command: list[str], name: str, log: Path) -> int:
     """Run a builder; show a line for each step that really runs."""
-    with (
-        log.open("w", encoding="utf-8") as file,
-        subprocess.Popen(
-            command,
-            cwd=context.checkout,
-            env=context.engine.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as child,
-    ):
-        context.running.add(child)
+    child = context.running.start(command, context.checkout, context.engine.environment())
+    with log.open("w", encoding="utf-8") as file, child:
         assert child.stdout is not None
         steps: dict[str, str] = {}
         for line in child.stdout:
@@ -275,5 +301,4 @@ def _run(context: Context, command: list[str], name: str, log: Path) -> int:
                 steps[number] = " ".join(rest.split())
             elif rest.startswith("DONE") and number in steps and rest.split()[1] not in ("0.0s", "0.1s"):
                 say(f"{name}: {steps[number][:100]} ({rest.split()[1]})")
-    context.running.discard(child)
     return child.returncode

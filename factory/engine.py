@@ -41,10 +41,14 @@ class Engine(NamedTuple):
         return {**os.environ, "DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain", "DOCKER_CLI_HINTS": "false"}
 
     def call(self, *args: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-        """One call of the client, its output captured; the caller looks at the status."""
-        return subprocess.run(
-            [self.client, *args], env=self.environment(), capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        """One call of the client, its output captured; the caller looks at the status. 124: it did not end in time."""
+        command = [self.client, *args]
+        try:
+            return subprocess.run(
+                command, env=self.environment(), capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(command, 124, "", f"no answer within {timeout_s:.0f} s")
 
 
 def find_engine(*, may_install: bool = True) -> Engine:

@@ -33,9 +33,16 @@ def read_pins(path: Path) -> Pins:
         raise PinError(f"{path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise PinError(f"{path}: {error}") from error
+    for table, keys in data.items():
+        if not isinstance(keys, dict):
+            raise PinError(f"{path}: {table} stands outside a table; put it under [base], [deepspeed] or [budget]")
     args = {table: keys for table, keys in data.items() if table not in NOT_ARGS}
     for table, keys in args.items():
         for key, value in keys.items():
             if not isinstance(value, str) or not value:
                 raise PinError(f'{path}: [{table}] {key} must be text in quotes, such as "1.2.3"')
-    return Pins(args, {key: float(value) for key, value in data.get("budget", {}).items()})
+    budget = data.get("budget", {})
+    for key, value in budget.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+            raise PinError(f"{path}: [budget] {key} must be a number of GB above 0")
+    return Pins(args, {key: float(value) for key, value in budget.items()})

@@ -95,6 +95,9 @@ def code(path: Path) -> str:
         ("[base\n", "pins.toml"),
         ("[base]\nA = 1\n", r"\[base\] A must be text in quotes"),
         ('[base]\nA = ""\n', r"\[base\] A must be text in quotes"),
+        ("A = 1\n", "A stands outside a table"),
+        ('[budget]\nDISK_GB = "a"\n', r"\[budget\] DISK_GB must be a number"),
+        ("[budget]\nDISK_GB = [1]\n", r"\[budget\] DISK_GB must be a number"),
     ],
 )
 def test_bad_pins_are_named(tmp_path: Path, text: str, complaint: str) -> None:

@@ -24,7 +24,7 @@ ENGINE = Engine("/usr/bin/docker", "20.10", "buildkit")
 def context(environ: dict[str, str], checkout: Path = CHECKOUT) -> build.Context:
     base = Base("trainrig/rootfs:x", "debian:y", "sha256:1", "bootstrapped")
     return build.Context(
-        ENGINE, checkout, PINS, base, environ, build.Commit("abc", "2026-01-01T00:00:00+00:00"), "0.1", set()
+        ENGINE, checkout, PINS, base, environ, build.Commit("abc", "2026-01-01T00:00:00+00:00"), "0.1", build.Running()
     )
 
 
@@ -89,7 +89,7 @@ def test_a_pin_that_feeds_nothing_is_refused(tmp_path: Path) -> None:
         build.require_used_pins(tmp_path, Pins({"base": {"USED": "1", "SPARE": "2"}}, {}))
 
 
-def test_a_graph_keeps_the_order_and_stops_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_starts_nothing_new_and_ends_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     lock = threading.Lock()
 
@@ -98,17 +98,23 @@ def test_a_graph_keeps_the_order_and_stops_after_a_failure(monkeypatch: pytest.M
             done.append(item.name)
         if item.name == "b":
             raise Refused("b is broken")
+        if item.name == "slow":  # a builder that runs on while b fails
+            child = context_used.running.start(["sleep", "60"], CHECKOUT, {"PATH": os.environ["PATH"]})
+            assert child.wait(30) != 0
+            with pytest.raises(Refused, match="not started"):
+                context_used.running.start(["true"], CHECKOUT, {})
 
     monkeypatch.setattr(build, "build", one)
     graph = (
         build.Target("a", "t", None),
         build.Target("b", "t", None, ("a",)),
         build.Target("c", "t", None, ("b",)),
-        build.Target("d", "t", None, ("a",)),
+        build.Target("slow", "t", None, ()),
     )
+    context_used = context({})
     with pytest.raises(Refused, match="b is broken"):
-        build.build_graph(context({}), graph)
-    assert done[0] == "a" and "c" not in done
+        build.build_graph(context_used, graph)
+    assert set(done) == {"a", "b", "slow"}
 
 
 @pytest.fixture
