@@ -36,13 +36,6 @@ class World(NamedTuple):
     source: str = "single node"
 
 
-class Job(NamedTuple):
-    """The user's command line and the world it runs in."""
-
-    argv: tuple[str, ...] = ()
-    world: World = World()
-
-
 def read_world(
     environ: Mapping[str, str], *, hostname: str, read: Read, platform_nodes: Sequence[Node] = ()
 ) -> tuple[World, tuple[Finding, ...]]:

@@ -3,6 +3,7 @@
 from rig.lean import Iterator, NamedTuple
 
 NODE_LIMIT = 65536  # a typing error like [1-999999999] must not eat the memory of a boot
+SLOTS_LIMIT = 1024  # ranks on one node
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%")
 
 

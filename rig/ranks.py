@@ -1,10 +1,7 @@
 """The environment of each rank, and how many there are. Pure."""
 
-from rig.lean import Iterator, Mapping, NamedTuple
+from rig.lean import Iterator, NamedTuple
 
-# A scheduler that starts every process itself has set these for each of them (torchrun, srun wrappers, the PyTorch
-# operator of Kubernetes).
-STARTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 NO_DEVICE = ("-1", "NoDevFiles")  # what people write into CUDA_VISIBLE_DEVICES to hide all GPUs
 DEFAULT_PORT = 29500  # torch's own default
 
@@ -51,11 +48,6 @@ def rank_environment(place: Place, local_rank: int) -> dict[str, str]:
         "MASTER_ADDR": place.master_addr,
         "MASTER_PORT": str(place.master_port),
     }
-
-
-def started_by_scheduler(environ: Mapping[str, str]) -> bool:
-    """Whether this process is already one rank among others: torchrun's three variables, each a whole number."""
-    return all(environ.get(name, "").isdecimal() for name in STARTED)
 
 
 def visible(found: int, text: str | None) -> int:

@@ -14,7 +14,6 @@ import pytest
 from rig.captured import Captured
 from rig.detect import detect
 from rig.job import read_world
-from rig.plain import plain
 from rig.plan.compose import Asked, Composed, make_plan
 
 HERE = Path(__file__).parent / "machines"
@@ -35,7 +34,7 @@ def digest(composed: Composed) -> dict[str, Any]:
     plan = composed.plan
     lines = {"ranks": plan.ranks, "environment": plan.environment, "nccl.conf": plan.nccl}
     return {
-        **{part: {one.name: [plain(one.value), one.source] for one in settings} for part, settings in lines.items()},
+        **{part: {one.name: [one.value, one.source] for one in settings} for part, settings in lines.items()},
         "ds_config": composed.ds_config(),
         "hostfile": [f"{host} slots={slots}" for host, slots in plan.hostfile],
         "findings": sorted({f"{one.id} {one.outcome} {one.domain}" for one in plan.findings}),

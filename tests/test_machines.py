@@ -14,12 +14,16 @@ import pytest
 
 from rig.captured import Captured
 from rig.detect import detect
+from rig.emit import to_json
 from rig.machine import Machine
-from rig.plain import plain
 from rig.topology import path_class, tree
 
 HERE = Path(__file__).parent / "machines"
 NAMES = sorted(folder.name for folder in HERE.iterdir() if (folder / "tree.txt").is_file())
+
+
+def plain(record: object) -> Any:
+    return json.loads(to_json(record))
 
 
 def digest(machine: Machine) -> dict[str, Any]:

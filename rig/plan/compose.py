@@ -73,7 +73,6 @@ class Composed(NamedTuple):
 def make_plan(machine: Machine, world: World, asked: Asked, platform: "Platform | None" = None) -> Composed:
     """The plan for this node, each line with its source and reason."""
     launch = plan_launch(machine, world, asked.settings, asked.environ)
-    told = {line.name: line.value for line in launch.ranks}
     nccl = _nccl(machine, launch, asked, platform)
     inputs = _ds_inputs(machine, launch, asked)
     ds = plan_deepspeed(inputs)
@@ -82,7 +81,7 @@ def make_plan(machine: Machine, world: World, asked: Asked, platform: "Platform 
         environment=(*launch.environment, *(nccl.environment if nccl else ())),
         nccl=nccl.conf if nccl else (),
         ds_config=ds.settings,
-        hostfile=tuple((node.name, slots) for node, slots in zip(world.nodes, told["slots"], strict=False)),
+        hostfile=launch.nodes,
         findings=(*launch.findings, *(nccl.findings if nccl else ()), *ds.advice),
     )
     gpus = machine.gpus if launch.gpus else ()

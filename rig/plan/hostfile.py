@@ -1,7 +1,6 @@
-"""DeepSpeed's hostfile: its grammar as launcher/runner.py of 0.12.6 reads it, and the writer of ours."""
+"""DeepSpeed's hostfile: its grammar as launcher/runner.py of 0.12.6 reads it. The writer is rig.emit.hostfile."""
 
-from rig.lean import Iterable, NamedTuple
-from rig.nodelist import Node
+from rig.lean import NamedTuple
 
 
 class Entry(NamedTuple):
@@ -63,17 +62,3 @@ def _split(line: str) -> tuple[str, str, str]:
     """First word, blanks, rest."""
     words = line.split(None, 1)
     return (words[0], " ", words[1]) if len(words) == 2 else (line, "", "")
-
-
-def write_hostfile(nodes: Iterable[Node], slots: int | None = None) -> str:
-    """The hostfile of these nodes in their order: rank order follows it. `slots` is for nodes that do not say.
-
-    Raises ValueError for a node without slots.
-    """
-    lines = []
-    for node in nodes:
-        count = node.slots if node.slots is not None else slots
-        if not count or count < 1:
-            raise ValueError(f"{node.name}: the number of GPUs is not known")
-        lines.append(f"{node.name} slots={count}\n")
-    return "".join(lines)

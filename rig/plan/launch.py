@@ -18,6 +18,7 @@ class LaunchPlan(NamedTuple):
     environment: tuple[Setting, ...] = ()
     findings: tuple[Finding, ...] = ()
     gpus: int = 0
+    nodes: tuple[tuple[str, int], ...] = ()  # (name, ranks) of each node, where the names are known
 
 
 def plan_launch(machine: Machine, world: World, settings: Settings, environ: Mapping[str, str]) -> LaunchPlan:
@@ -37,7 +38,8 @@ def plan_launch(machine: Machine, world: World, settings: Settings, environ: Map
     if not gpus and world.node_count == 1:
         reason = "ranks of one node meet on loopback; gloo would look up the host name, which may not resolve"
         ranks = (*ranks, Setting("gloo_socket_ifname", "lo", "default", reason))
-    return LaunchPlan(ranks, _environment(gpus, environ), (*found, *strangers), gpus)
+    named = tuple((node.name, count) for node, count in zip(world.nodes, slots, strict=False))
+    return LaunchPlan(ranks, _environment(gpus, environ), (*found, *strangers), gpus, named)
 
 
 def _local_ranks(

@@ -12,7 +12,6 @@ from rig.plan.nccl_vars import PORT_FUSION, dotted
 SHM_A_GPU = 20 << 20  # two connectors of 9.2 MiB for each GPU, as NCCL 2.18 to 2.21 make them (nccl#342)
 SHM_PLENTY = 1 << 30
 HEEDS_NVML = (2, 19, 1)
-MERGE_BOTH_DIGITS = (2, 18, 3)  # NCCL_IB_MERGE_VFS masks both device digits from here on
 LYING = ("rtx 40", "rtx 50")  # GeForce whose drivers report peer access that does not work (nccl-tests#117)
 
 

@@ -8,8 +8,8 @@ import pytest
 from entrypoint import facts
 from rig.captured import Captured
 from rig.detect import detect
+from rig.emit import to_json
 from rig.machine import UNLIMITED, Machine
-from rig.plain import plain
 
 MACHINES = Path(__file__).parents[1] / "machines"
 NAMES = sorted(folder.name for folder in MACHINES.iterdir() if (folder / "tree.txt").is_file())
@@ -25,7 +25,7 @@ def show(name: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_json_is_the_machine(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     machine = detect(Captured(str(MACHINES / name / "tree.txt")))
-    assert json.loads(show(name, capsys, "--json")) == json.loads(json.dumps(plain(machine)))
+    assert json.loads(show(name, capsys, "--json")) == json.loads(to_json(machine))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,8 +20,8 @@ from rig.capture_text import render
 from rig.captured import Captured, Tree, parse
 from rig.detect import detect
 from rig.detect.pci import WIDTHS
+from rig.emit import to_json
 from rig.machine import Machine
-from rig.plain import plain
 from rig.root import Collected, Space
 from rig.text import is_bus_id
 from rig.topology import CLASSES, path_class, tree
@@ -114,7 +114,7 @@ FUZZ = settings(
 
 def sane(machine: Machine) -> None:
     """Whatever was read: what is told is possible, can be written down, shown and measured."""
-    json.dumps(plain(machine)).encode("ascii")
+    json.loads(to_json(machine).encode("ascii"))
     for device in machine.pci:
         assert is_bus_id(device.bus_id)
         assert device.link_width is None or device.link_width in WIDTHS

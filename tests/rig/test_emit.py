@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rig import emit
 from rig.finding import Finding
 from rig.machine import Gpu, Machine
-from rig.plain import plain
 from rig.plan import Plan, Setting
 
 JSON = st.recursive(
@@ -26,9 +25,18 @@ def test_json_reads_back_as_what_was_written(value: Any, depth: int) -> None:
     assert json.loads(emit.to_json(value, depth)) == value
 
 
-def test_records_become_objects_as_plain_says() -> None:
+def data(value: Any) -> Any:
+    """What a record should read as."""
+    if hasattr(value, "_asdict"):
+        return {name: data(item) for name, item in value._asdict().items()}
+    return [data(item) for item in value] if isinstance(value, tuple) else value
+
+
+def test_records_become_objects_of_their_fields() -> None:
     machine = Machine(gpus=(Gpu(0, capability=(9, 0)),))
-    assert json.loads(emit.facts_json(machine)) == plain(machine)
+    told = json.loads(emit.facts_json(machine))
+    assert told == data(machine)
+    assert told["gpus"][0]["capability"] == [9, 0]
 
 
 def test_what_json_cannot_hold_is_null_and_the_rest_is_refused() -> None:
@@ -94,5 +102,5 @@ def test_training_variables_of_the_user_are_carried_and_secrets_are_not() -> Non
 def test_plan_and_checks_read_back() -> None:
     finding = Finding("x", "warn", "host", "text", got=3)
     plan = Plan(environment=(Setting("A", 1, "default", "because"),), findings=(finding,))
-    assert json.loads(emit.plan_json(plan)) == plain(plan)
-    assert json.loads(emit.checks_json([finding], "boot")) == {"level": "boot", "findings": [plain(finding)]}
+    assert json.loads(emit.plan_json(plan)) == data(plan)
+    assert json.loads(emit.checks_json([finding], "boot")) == {"level": "boot", "findings": [data(finding)]}

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from rig import emit
 from rig.judge import Judgement, judge_hostfile
-from rig.nodelist import Node
-from rig.plan.hostfile import BadLine, Entry, read_hostfile, write_hostfile
+from rig.plan.hostfile import BadLine, Entry, read_hostfile
 
 TWO = {"nodes": 2, "gpus_per_node": 8}
 
@@ -27,12 +27,10 @@ def test_the_grammar_is_the_launchers() -> None:
     assert found.bad == (BadLine(5, "c slots = 8"), BadLine(6, "d:8"), BadLine(7, "e slots="))
 
 
-def test_the_writer_keeps_the_order_and_wants_slots() -> None:
-    assert write_hostfile((Node("b", 4), Node("a")), slots=8) == "b slots=4\na slots=8\n"
-    with pytest.raises(ValueError, match="b: the number of GPUs"):
-        write_hostfile((Node("b"),))
-    text = write_hostfile(Node(f"n{place}", 8) for place in range(100))
-    assert [entry.host for entry in read_hostfile(text).entries] == [f"n{place}" for place in range(100)]
+def test_what_is_written_is_read_back_in_its_order() -> None:
+    hosts = [(f"n{place}", 1 + place % 8) for place in range(100)]
+    found = read_hostfile(emit.hostfile(hosts))
+    assert [(entry.host, entry.slots) for entry in found.entries] == hosts and found.bad == ()
 
 
 def test_a_good_file_is_accepted_as_it_is() -> None:

@@ -5,6 +5,7 @@ import pytest
 from rig.job import Node, World
 from rig.machine import UNLIMITED, Cpu, Gpu, Limits, Machine
 from rig.plan import Plan, Setting
+from rig.plan.compose import Asked, make_plan
 from rig.plan.launch import LaunchPlan, place_of, plan_launch
 from rig.ranks import Place
 from rig.settings import Settings
@@ -76,6 +77,13 @@ def test_a_node_that_is_not_listed(source: str, outcome: str, nodes: int) -> Non
     assert [(one.id, one.outcome) for one in plan.findings] == [("node-unknown", outcome)]
     assert len(line(plan, "slots").value) == nodes
     assert (place_of(Plan(ranks=plan.ranks)) is None) == (outcome == "fail")
+
+
+def test_the_hostfile_names_the_nodes_of_the_job_that_is_planned() -> None:
+    world = World((Node("a"), Node("b", 4)), 2, 0, master_addr="a", source="platform file")
+    assert make_plan(EIGHT, world, Asked()).plan.hostfile == (("a", 8), ("b", 4))
+    strange = world._replace(node_index=None)  # booted on a third machine: it trains alone, with nobody's name
+    assert make_plan(EIGHT, strange, Asked()).plan.hostfile == ()
 
 
 def test_a_free_port_is_for_a_job_of_one_node_only() -> None:

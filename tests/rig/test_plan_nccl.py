@@ -1,13 +1,14 @@
 """The user's variables, the version of NCCL, and the rule to write less."""
 
+import json
 import os
 import sys
 
 import pytest
 
+from rig.emit import to_json
 from rig.finding import DOMAINS, OUTCOMES
 from rig.machine import Machine
-from rig.plain import plain
 from rig.plan import SOURCES
 from rig.plan.nccl import NcclPlan, Peer, plan_nccl
 from rig.plan.nccl_peers import peer_of
@@ -57,7 +58,7 @@ def test_every_line_has_a_source_and_a_reason_and_every_finding_is_whole() -> No
         assert one.source in SOURCES and one.reason
     for found in plan.findings:
         assert found.outcome in OUTCOMES and found.domain in DOMAINS and found.text and "\n" not in found.text
-    plain(plan)
+    assert json.loads(to_json(plan))["verdict"] == plan.verdict
 
 
 def test_the_users_variables_win() -> None:

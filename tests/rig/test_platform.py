@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import time
 from typing import Any
 
 import jsonschema
@@ -224,3 +225,15 @@ def test_validate_lists_all_problems(tmp_path: Any, capsys: pytest.CaptureFixtur
     assert run(["--help"]) == 0
     assert run(["example"]) == 0
     assert "schema_version" in capsys.readouterr().out
+
+
+def test_a_file_full_of_strange_or_doubled_keys_is_read_in_a_moment() -> None:
+    """It is read at every boot: as long as 1 MiB of keys takes, every program waits."""
+    names = [f"key{place:05}" for place in range(40000)]
+    strange = json.dumps({"schema_version": 1, "platform": dict.fromkeys(names, 1)})
+    doubled = "{" + ", ".join(f'"{name}": 1' for name in (*names, names[-1])) + "}"
+    start = time.process_time()
+    platform, findings = loaded(strange)
+    assert platform is not None and findings[-1].text.endswith("and 39993 more")
+    assert "the key 'key39999' stands twice" in loaded(doubled)[1][0].text
+    assert time.process_time() - start < 1.5

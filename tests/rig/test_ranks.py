@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.ranks import Place, port_candidates, rank_environment, started_by_scheduler, threads, visible
+from rig.ranks import Place, port_candidates, rank_environment, threads, visible
 
 
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=8))
@@ -28,13 +28,6 @@ def test_all_ranks_meet_at_one_address() -> None:
 
 def test_no_agent_of_torchrun_is_pretended() -> None:
     assert not [name for name in rank_environment(Place((1,)), 0) if name.startswith("TORCHELASTIC")]
-
-
-def test_a_process_of_a_scheduler_is_known_by_torchrun_s_variables() -> None:
-    assert started_by_scheduler({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3"})
-    assert not started_by_scheduler({"RANK": "0", "WORLD_SIZE": "8"})
-    assert not started_by_scheduler({"RANK": "x", "WORLD_SIZE": "8", "LOCAL_RANK": "0"})
-    assert not started_by_scheduler({})
 
 
 @pytest.mark.parametrize(
