@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from factory.build import FINISHED, TARGETS, ca_bundle, image_gb
+from factory.build import FINISHED, TARGETS, image_gb
 from factory.engine import Engine, find_engine
+from factory.network import ca_bundle
 from factory.rootfs import find_base
 from rig.pins import read_pins
 

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The environment of the plan, for shells that did not come through the image's entrypoint: ssh, docker exec, login
 # shells. In the image it is /etc/profile.d/rig.sh. POSIX sh, silent, and it changes nothing that the shell already has.
 #

@@ -35,7 +35,7 @@ LINTERS = {
     "ruff-format": ["ruff", "format", "--quiet", "--check", "."],
     "mypy": ["mypy", "--no-error-summary"],
     "hadolint": ["hadolint", *tracked("Dockerfile.*")],
-    "shellcheck": ["shellcheck", "--shell=bash", *shell_files()],
+    "shellcheck": ["shellcheck", *shell_files()],
     "yamllint": ["yamllint", "--strict", *tracked("*.yaml", "*.yml")],
 }
 
@@ -49,6 +49,7 @@ def test_linter_is_content(name: str) -> None:
 
 def test_no_file_names_a_package_registry_or_a_path_of_one_machine() -> None:
     hosts = ["pypi" + ".org", "python" + "hosted", "deb." + "debian", "registry." + "npmjs", "security." + "debian"]
+    hosts += ["/wo" + "rk/main", "/root/" + ".pyenv", str(CHECKOUT) + "/"]
     found = [
         f"{name}: {host}" for name in tracked() for host in hosts if host.encode() in (CHECKOUT / name).read_bytes()
     ]

@@ -8,6 +8,7 @@ import pytest
 from factory.build import TARGETS
 from factory.lock import LOCKS
 from rig.pins import PinError, read_pins
+from rig.plan.ds_versions import PINNED
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PINS = read_pins(CHECKOUT / "pins.toml")
@@ -81,6 +82,10 @@ def test_no_other_file_names_a_pinned_version() -> None:
     files = [CHECKOUT / "Makefile", *CHECKOUT.glob("Dockerfile.*"), *CHECKOUT.glob("factory/**/*.py")]
     found = [f"{path.name}: {version}" for path in files for version in unique if version in code(path)]
     assert found == []
+
+
+def test_the_rules_are_those_of_the_deepspeed_in_the_image() -> None:
+    assert ".".join(map(str, PINNED)) == PINS.of("DEEPSPEED_VERSION")
 
 
 def code(path: Path) -> str:

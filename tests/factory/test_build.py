@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from factory import build
+from factory import build, network
 from factory.engine import Engine, find_engine
 from factory.rootfs import Base
 from factory.say import Refused
@@ -55,17 +55,16 @@ def test_every_predecessor_is_a_target_that_stands_before() -> None:
 
 
 def test_mirrors_reach_uv_too_and_only_what_is_set() -> None:
-    assert build.mirrors({}) == []
-    assert build.mirrors({"PIP_INDEX_URL": "https://m/simple"}) == [
+    assert network.mirrors({}) == []
+    assert network.mirrors({"PIP_INDEX_URL": "https://m/simple"}) == [
         "PIP_INDEX_URL=https://m/simple",
         "UV_DEFAULT_INDEX=https://m/simple",
     ]
-    assert build.mirrors({"PIP_INDEX_URL": "a", "UV_DEFAULT_INDEX": "b"}) == ["PIP_INDEX_URL=a", "UV_DEFAULT_INDEX=b"]
+    assert network.mirrors({"PIP_INDEX_URL": "a", "UV_DEFAULT_INDEX": "b"}) == ["PIP_INDEX_URL=a", "UV_DEFAULT_INDEX=b"]
 
 
 def test_the_mirror_file_is_private_and_gone_after_the_build(tmp_path: Path) -> None:
-    (tmp_path / "build").mkdir()
-    with build.secrets(context({"PIP_INDEX_URL": "a", "RIG_CA_BUNDLE": "none"}, tmp_path)) as options:
+    with network.secrets({"PIP_INDEX_URL": "a", "RIG_CA_BUNDLE": "none"}, tmp_path) as options:
         [path] = [Path(word.partition("src=")[2]) for word in options if "id=mirrors" in word]
         assert path.read_text(encoding="utf-8").splitlines()[0] == "PIP_INDEX_URL=a"
         assert path.stat().st_mode & 0o777 == 0o600
@@ -75,11 +74,11 @@ def test_the_mirror_file_is_private_and_gone_after_the_build(tmp_path: Path) -> 
 def test_the_bundle_is_the_users_the_hosts_or_none(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.write_text("x", encoding="utf-8")
-    assert build.ca_bundle({"RIG_CA_BUNDLE": str(bundle)}) == str(bundle)
-    assert build.ca_bundle({"RIG_CA_BUNDLE": "none", "SSL_CERT_FILE": str(bundle)}) is None
-    assert build.ca_bundle({"SSL_CERT_FILE": str(bundle)}) == str(bundle)
+    assert network.ca_bundle({"RIG_CA_BUNDLE": str(bundle)}) == str(bundle)
+    assert network.ca_bundle({"RIG_CA_BUNDLE": "none", "SSL_CERT_FILE": str(bundle)}) is None
+    assert network.ca_bundle({"SSL_CERT_FILE": str(bundle)}) == str(bundle)
     with pytest.raises(Refused, match=r"RIG_CA_BUNDLE=/no/such: no such file"):
-        build.ca_bundle({"RIG_CA_BUNDLE": "/no/such"})
+        network.ca_bundle({"RIG_CA_BUNDLE": "/no/such"})
 
 
 def test_a_pin_that_feeds_nothing_is_refused(tmp_path: Path) -> None:
