@@ -112,9 +112,10 @@ def read_ids(
         code = hexadecimal(read(folder + "class"), 6)
     if None in ids:
         ids = (hexadecimal(read(folder + "vendor"), 4), hexadecimal(read(folder + "device"), 4))
+        told = None
     if ids[0] == "1000":
         subsystem = parse_ids(parse_uevent(told, "PCI_SUBSYS_ID"))
-        if None in subsystem:
+        if told is None:
             subsystem = (
                 hexadecimal(read(folder + "subsystem_vendor"), 4),
                 hexadecimal(read(folder + "subsystem_device"), 4),
@@ -122,21 +123,34 @@ def read_ids(
     return code, ids, subsystem
 
 
-def read_device(root: Root, name: str, root_name: str | None, parent: str | None) -> PciDevice:
-    """One function's facts."""
-    read, folder = root.read, f"{DEVICES}{name}/"
-    code, ids, subsystem = read_ids(root, folder)
-    return PciDevice(
-        name,
-        parent,
-        root_name,
-        code,
-        *ids,
-        parse_numa(read(folder + "numa_node")),
+def read_link(root: Root, folder: str) -> tuple[float | None, int | None, float | None, int | None]:
+    """Speed and width of a link now, and the most that this end of it can."""
+    read = root.read
+    return (
         parse_speed(read(folder + "current_link_speed")),
         parse_width(read(folder + "current_link_width")),
         parse_speed(read(folder + "max_link_speed")),
         parse_width(read(folder + "max_link_width")),
+    )
+
+
+def read_device(root: Root, name: str, host: str | None, above: tuple[str, ...]) -> PciDevice:
+    """One function's facts. `above` = the bridges above it, nearest last.
+
+    A link is read at its lower end: below a root port and below a switch's downstream port, which are every second
+    bridge. The four files are most of what there is to read, and the upper end says the same.
+    """
+    folder = f"{DEVICES}{name}/"
+    code, ids, subsystem = read_ids(root, folder)
+    upper = code is not None and code[:4] == "0604" and len(above) % 2 == 0
+    return PciDevice(
+        name,
+        above[-1] if above else None,
+        host,
+        code,
+        *ids,
+        parse_numa(root.read(folder + "numa_node")),
+        *((None, None, None, None) if upper else read_link(root, folder)),
         None,
         *subsystem,
     )
@@ -149,15 +163,13 @@ def read_tree(root: Root, also: Iterable[str], names: list[str] | None = None) -
     found: dict[str, PciDevice] = {}
     for name in dict.fromkeys((*candidates(root, present), *(name for name in asked if name in known))):
         host, above = parse_parents(root.link(DEVICES + name))
-        device = read_device(root, name, host, above[-1] if above else None)
+        device = read_device(root, name, host, above)
         if name not in asked and not wanted(device):
             continue
         found[name] = device
-        parent = None
-        for bridge in above:
+        for depth, bridge in enumerate(above):
             if bridge not in found:
-                found[bridge] = read_device(root, bridge, host, parent)
-            parent = bridge
+                found[bridge] = read_device(root, bridge, host, above[:depth])
     return tuple(found[name] for name in sorted(found))
 
 

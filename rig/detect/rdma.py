@@ -4,6 +4,7 @@ Sources: Documentation/ABI/stable/sysfs-class-infiniband, drivers/infiniband/cor
 drivers/net/ethernet/mellanox/mlx5/core/main.c (PCI ids of virtual functions).
 """
 
+from rig.detect.pci import parse_ids, parse_uevent
 from rig.machine import Gid, Hca, Port
 from rig.root import Root
 from rig.text import hexadecimal, is_bus_id, line, whole
@@ -13,7 +14,7 @@ VERBS = "/sys/class/infiniband_verbs/"
 NODES = "/dev/infiniband/"
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 LOOK_AT_LEAST, EMPTY_AT_MOST = 64, 32  # entries of an Ethernet port's GID table; pods' entries start late
-LOOK_AT_LEAST_IB, EMPTY_AT_MOST_IB = 1, 8  # of an InfiniBand port, where RDMA is addressed by LID
+LOOK_AT_LEAST_IB, EMPTY_AT_MOST_IB = 1, 3  # of an InfiniBand port, where RDMA is addressed by LID
 PORTS_AT_MOST, GIDS_AT_MOST = 255, 4096
 STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 # ConnectX-3, Connect-IB, ConnectX-4, -4Lx, -5, -5Ex, -6 and "mlx5Gen": in a guest nothing else tells a VF.
@@ -96,7 +97,8 @@ def read_gids(root: Root, folder: str, ethernet: bool) -> tuple[tuple[Gid, ...],
             empty = 0
             kind = line(read(types + str(index)), 40)
             refused += kind is None
-            found.append(Gid(index, gid, kind, interface(read(ndevs + str(index)))))
+            netdev = interface(read(ndevs + str(index))) if ethernet else None  # no entry of InfiniBand's has one
+            found.append(Gid(index, gid, kind, netdev))
         index += 1
     return tuple(found), refused
 
@@ -145,14 +147,26 @@ def read_function(root: Root, folder: str, vendor: str | None, device: str | Non
     return "pf", None
 
 
+def read_place(root: Root, folder: str) -> tuple[str | None, str | None, str | None, str | None]:
+    """(bus id, vendor, device, driver) of the function that carries an RDMA device. One file tells all four on PCI:
+    dev_uevent() in drivers/base/core.c, pci_uevent() in drivers/pci/pci-driver.c."""
+    told = root.read(folder + "uevent")
+    place, driver = parse_uevent(told, "PCI_SLOT_NAME"), parse_uevent(told, "DRIVER")
+    vendor, device = parse_ids(parse_uevent(told, "PCI_ID"))
+    if place is None:
+        place = (root.link(folder[:-1]) or "").rpartition("/")[2]
+    if vendor is None or device is None:
+        vendor, device = hexadecimal(root.read(folder + "vendor"), 4), hexadecimal(root.read(folder + "device"), 4)
+    if driver is None:
+        driver = (root.link(folder + "driver") or "").rpartition("/")[2]
+    return place if is_bus_id(place) else None, vendor, device, line(driver, 60)
+
+
 def read_hca(root: Root, name: str, node: str | None) -> Hca:
     """One device. `node` is its uverbs name (`uverbs0`), None where the kernel shows none."""
     folder, read = f"{CLASS}{name}/", root.read
-    place = (root.link(folder + "device") or "").rpartition("/")[2]
-    bus = place if is_bus_id(place) else None
-    vendor, device = hexadecimal(read(folder + "device/vendor"), 4), hexadecimal(read(folder + "device/device"), 4)
+    bus, vendor, device, driver = read_place(root, folder + "device/")
     function, physical = read_function(root, folder + "device/", vendor, device) if bus else (None, None)
-    driver = root.link(folder + "device/driver")
     opens = root.opens(NODES + node) if node is not None else None
     numbers = [whole(number, 1, PORTS_AT_MOST) for number in root.ls(folder + "ports")]
     ports = sorted(number for number in numbers if number is not None)
@@ -164,7 +178,7 @@ def read_hca(root: Root, name: str, node: str | None) -> Hca:
         vendor,
         device,
         line(read(folder + "hca_type"), 60) or line(read(folder + "board_id"), 60),
-        driver.rpartition("/")[2] if driver else None,
+        driver,
         function,
         physical,
         parse_guid(read(folder + "sys_image_guid")),
