@@ -23,7 +23,9 @@ CARRIED = (
     "PYTHON",
     "LD_LIBRARY_PATH",
 )
-SECRET = ("TOKEN", "SECRET", "KEY", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+SECRET = ("TOKEN", "SECRET", "KEY", "PASS", "PWD", "CRED", "AUTH", "COOKIE")
+SECRET_WORDS = ("PAT", "PW", "JWT", "SAS")  # between underscores only: PATH is none
 
 
 def to_json(value: Any, depth: int = 1) -> str:
@@ -93,16 +95,24 @@ def env(settings: Iterable[Setting], environ: Mapping[str, str]) -> str:
     What the shell already has is left alone, as the order of authority wants it. Variables of `docker run -e` are not
     visible in ssh sessions, which is why they are here; those that may be secrets are not written.
     """
-    told = {name: value for name, value in sorted(environ.items()) if _carried(name, value)}
+    told = {name: value for name, value in sorted(environ.items()) if _carried(name) and not _secret(name, value)}
     told.update((setting.name, str(setting.value)) for setting in settings)
     return "".join(f'[ "${{{name}+x}}" ] || export {name}={shell_word(value)}\n' for name, value in told.items())
 
 
-def _carried(name: str, value: str) -> bool:
-    fits = name.startswith(CARRIED) or name.lower() in ("http_proxy", "https_proxy", "no_proxy")
-    proper = name.replace("_", "a").isalnum() and name.isascii()
-    secret = any(word in name for word in SECRET) or ("://" in value and "@" in value)  # user:password@host
-    return fits and proper and not secret
+def _carried(name: str) -> bool:
+    fits = name.startswith(CARRIED) or name.lower() in PROXIES
+    return fits and name.replace("_", "a").isalnum() and name.isascii()
+
+
+def _secret(name: str, value: str) -> bool:
+    """Whether a variable may grant access: by its name, as an address with a user or a signature in it (a proxy is an
+    address with or without a scheme), or as a Hugging Face token under any name."""
+    upper = name.upper().replace("PKEY", "")  # a partition of the fabric opens nothing
+    if any(word in upper for word in SECRET) or any(word in SECRET_WORDS for word in upper.split("_")):
+        return True
+    address = "://" in value or upper.endswith("_PROXY")
+    return value.startswith("hf_") or (address and ("@" in value or "?" in value))
 
 
 def shell_word(text: str) -> str:

@@ -99,6 +99,41 @@ def test_training_variables_of_the_user_are_carried_and_secrets_are_not() -> Non
     assert names == {"NCCL_DEBUG", "HF_HOME", "https_proxy"}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("http_proxy", "me:secret@proxy:3128"),
+        ("HTTPS_PROXY", "//me:secret@proxy"),
+        ("ALL_PROXY", "socks5://me:secret@proxy"),
+        ("HF_token", "x"),
+        ("HF_HUB_PAT", "x"),
+        ("hf_pat", "x"),
+        ("RIG_REGISTRY_PASS", "x"),
+        ("NCCL_PWD", "x"),
+        ("TORCH_API_KEY", "x"),
+        ("HF_WHATEVER", "hf_abcdefghij"),
+        ("HF_ENDPOINT", "https://host/path?sig=abc"),
+    ],
+)
+def test_what_grants_access_is_not_written(name: str, value: str) -> None:
+    assert emit.env([], {name: value}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYTHONPATH", "/data"),
+        ("LD_LIBRARY_PATH", "/opt/x@1/lib"),
+        ("NCCL_IB_PKEY", "0x7fff"),
+        ("http_proxy", "proxy:3128"),
+        ("HF_ENDPOINT", "https://host/path"),
+        ("HF_HOME", "/data/hf"),
+    ],
+)
+def test_what_grants_nothing_is_carried(name: str, value: str) -> None:
+    assert f"export {name}='{value}'" in emit.env([], {name: value})
+
+
 def test_plan_and_checks_read_back() -> None:
     finding = Finding("x", "warn", "host", "text", got=3)
     plan = Plan(environment=(Setting("A", 1, "default", "because"),), findings=(finding,))
