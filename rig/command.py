@@ -8,6 +8,7 @@ NOT_RUNNABLE = 126
 
 # Answers of `look`: what a path is to this process.
 MISSING, FILE, PROGRAM, FOLDER, CLOSED = "missing", "file", "program", "folder", "closed"
+SEALED = "sealed"  # may be executed and not be read: a program runs, a script's interpreter cannot read it
 
 
 class Command(NamedTuple):
@@ -34,8 +35,8 @@ def classify(
     """Decide what `argv` asks for.
 
     `path` is the PATH to search. `look(name)` tells what a file is to this process: "missing", "folder", "closed" (may
-    not be read), "program" (readable and executable) or "file". `scripts()` lists the Python files of the working
-    folder, for the message only.
+    not be read), "program" (readable and executable), "sealed" (executable only) or "file". `scripts()` lists the
+    Python files of the working folder, for the message only.
     """
     if not argv:
         return Command("shell" if terminal else "page")
@@ -58,7 +59,7 @@ def _script(argv: tuple[str, ...], path: str, look: Callable[[str], str], script
         return Command("script", argv, name)
     if kind == FOLDER:
         return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} is a folder, not a script")
-    if kind == CLOSED:
+    if kind in (CLOSED, SEALED):
         return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} may not be read by this user")
     if "/" not in name:
         found = _on_path(argv, path, look)
@@ -71,7 +72,7 @@ def _script(argv: tuple[str, ...], path: str, look: Callable[[str], str], script
 
 def _named(argv: tuple[str, ...], kind: str) -> Command:
     name = argv[0]
-    if kind == PROGRAM:
+    if kind in (PROGRAM, SEALED):
         return Command("exec", argv, name)
     if kind == MISSING:
         return Command("refuse", argv, code=NOT_FOUND, reason=f"{name} does not exist")
@@ -84,7 +85,7 @@ def _on_path(argv: tuple[str, ...], path: str, look: Callable[[str], str]) -> Co
     for folder in path.split(":"):
         place = f"{folder or '.'}/{name}"
         kind = look(place)
-        if kind == PROGRAM:
+        if kind in (PROGRAM, SEALED):
             return Command("exec", argv, place)
         if kind in (FILE, CLOSED) and not closed:
             closed = place

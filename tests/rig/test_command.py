@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.command import CLOSED, FILE, FOLDER, MISSING, PROGRAM, Command, classify
+from rig.command import CLOSED, FILE, FOLDER, MISSING, PROGRAM, SEALED, Command, classify
 
 FILES = {
     "train.py": FILE,
@@ -16,6 +16,9 @@ FILES = {
     "./notes.sh": FILE,
     "./tool": PROGRAM,
     "./closed": CLOSED,
+    "./sealed": SEALED,
+    "sealed.py": SEALED,
+    "/bin/sealed": SEALED,
     "/usr/bin/bash": PROGRAM,
     "/usr/bin/tool.py": PROGRAM,
     "/usr/bin/plain": FILE,
@@ -43,6 +46,14 @@ def test_a_program_on_the_path_is_executed_as_it_is() -> None:
     assert ask("both").path == "/bin/both"
     assert ask("tool.py").path == "/usr/bin/tool.py"
     assert ask("./tool").path == "./tool"
+
+
+def test_a_program_need_not_be_readable_but_a_script_must() -> None:
+    assert ask("./sealed").kind == "exec"
+    assert ask("sealed").path == "/bin/sealed"
+    assert ask("sealed.py") == Command(
+        "refuse", ("sealed.py",), code=126, reason="sealed.py may not be read by this user"
+    )
 
 
 def test_an_empty_entry_of_the_path_is_the_working_folder() -> None:
