@@ -6,6 +6,7 @@ other executable is run. A last suffix `.required` makes a failure the end of th
 
 import os
 
+from entrypoint.state import NEW, fresh_name
 from rig.lean import NamedTuple
 
 REQUIRED = ".required"
@@ -65,25 +66,34 @@ def _run_hook(
 def _source(path: str, environ: dict[str, str], scratch: str | None) -> tuple[str | None, dict[str, str]]:
     if scratch is None:
         return "was not sourced: there is no folder to write to", environ
-    exported = f"{scratch}/hook.{os.getpid()}"
+    exported = fresh_name(f"{scratch}/hook")
+    try:
+        os.close(os.open(exported, NEW, 0o600))  # before the shell writes: the whole environment is nobody else's
+    except OSError as error:
+        return f"was not sourced: {exported}: {error.strerror}", environ
     # A trap, so that a hook that calls `exit` is heard too. A file and not a pipe, because something that the hook left
     # in the background would keep a pipe open. Paths come as variables: a hook may change the shell's own words.
     script = 'trap \'code=$?; env -0 >"$_rig_out"; exit $code\' EXIT; . "$_rig_hook"'
     told = {**environ, "_rig_out": exported, "_rig_hook": path}
     shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
     why = _ended(_spawn((shell, "-c", script, path), told))
-    try:
-        with open(exported, "rb") as file:
-            pairs = [part.partition(b"=") for part in file.read().split(b"\0") if part]
-        os.unlink(exported)
-    except OSError:
+    pairs = [part.partition(b"=") for part in _taken(exported).split(b"\0") if part]
+    if why is not None or not pairs:
         return why or "left no environment behind", environ
-    if why is not None:
-        return why, environ
     after = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
     kept = {name: environ[name] for name in SHELL_OWN if name in environ}
     ours = (*SHELL_OWN, "_rig_out", "_rig_hook")
     return None, {**{name: value for name, value in after.items() if name not in ours}, **kept}
+
+
+def _taken(path: str) -> bytes:
+    """What a file holds, and the file is gone."""
+    try:
+        with open(path, "rb") as file:
+            os.unlink(path)
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _spawn(argv: tuple[str, ...], environ: dict[str, str]) -> int | str:

@@ -36,6 +36,20 @@ def test_what_a_sourced_hook_exports_is_kept(hook) -> None:  # type: ignore[no-u
     assert not list(hook.scratch.iterdir())
 
 
+def test_what_a_hook_exports_passes_through_a_file_of_this_user_only(hook, capfd) -> None:  # type: ignore[no-untyped-def]
+    hook("10-a.sh", 'umask 0; stat -c %a "$_rig_out"; export A=1')
+    assert hook.run().environ["A"] == "1"
+    assert capfd.readouterr().err == "600\n"
+
+
+def test_a_hook_that_leaves_no_environment_is_named(hook) -> None:  # type: ignore[no-untyped-def]
+    hook("10-a.sh", "trap - EXIT; export A=1")
+    hooked = hook.run()
+    assert "A" not in hooked.environ
+    assert [line.rpartition("/")[2] for line in hooked.failed] == ["10-a.sh left no environment behind"]
+    assert not list(hook.scratch.iterdir())
+
+
 def test_a_hook_that_calls_exit_is_heard(hook) -> None:  # type: ignore[no-untyped-def]
     hook("10-a.sh", "export A=1; exit 0")
     hook("20-b.sh", "export B=1; exit 7")

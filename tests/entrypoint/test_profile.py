@@ -54,6 +54,25 @@ def test_a_home_that_cannot_be_written_is_the_boot_s(here: Any, shell: str) -> N
     assert environment(shell, RIG_STATE=str(here.state), HOME=kept)["HOME"] == kept
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name", ["RIG_STATE", "XDG_RUNTIME_DIR"])
+def test_a_file_in_the_working_folder_is_not_run(here: Any, shell: str, name: str) -> None:
+    (here.work / "rig").mkdir()
+    for place in (here.work / "env", here.work / "rig" / "env"):
+        place.write_text("export CAUGHT=1\n")
+    assert "CAUGHT" not in environment(shell, f"cd {here.work}", **{name: "."})
+    assert "CAUGHT" not in environment(shell, f"cd {here.work}", **{name: ""})
+
+
+def test_without_a_place_that_was_named_no_file_of_the_root_folder_is_run() -> None:
+    """`"$RIG_STATE/env"` of an unset variable would be /env."""
+    (line,) = [line for line in PROFILE.read_text().splitlines() if "for rig_state in" in line]
+    first = subprocess.run(
+        ["sh", "-c", f"rig_uid=1; {line} echo $rig_state; break; done"], env={}, capture_output=True, text=True
+    )
+    assert first.stdout == "/nowhere\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_file_of_another_user_is_not_run(here: Any, shell: str) -> None:

@@ -69,9 +69,37 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     assert write_file(str(tmp_path / "none" / "plan.json"), "x") == "No such file or directory"
 
 
-def test_a_link_that_waits_at_the_temporary_name_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_that_waits_at_the_temporary_name_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    (tmp_path / f"plan.json.{os.getpid()}").symlink_to(victim)
-    assert write_file(str(tmp_path / "plan.json"), "x") is not None
+    guessed = tmp_path / "plan.json.1"
+    guessed.symlink_to(victim)
+    monkeypatch.setattr(state, "fresh_name", lambda path: str(guessed))
+    assert write_file(str(tmp_path / "plan.json"), "x") == "File exists"
     assert victim.read_text() == "mine"
+    assert guessed.is_symlink()  # not ours, so it is not removed either
+
+
+def test_two_writers_of_one_file_never_share_a_temporary_name(tmp_path: Path) -> None:
+    names = {state.fresh_name(str(tmp_path / "plan.json")) for _ in range(100)}
+    assert len(names) == 100
+    assert all(name.startswith(f"{tmp_path}/plan.json.") for name in names)
+
+
+def test_a_place_that_was_named_is_made_with_all_above_it(tmp_path: Path) -> None:
+    told = str(tmp_path / "no" / "such" / "place")
+    assert find_state({}, ME, told) == state.State(told)
+    assert os.path.isdir(told)
+
+
+def test_a_place_that_was_named_and_cannot_be_is_no_other_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for told, why in ((f"{tmp_path}/file/x", "Not a directory"), (f"{tmp_path}/file", "is not a folder")):
+        assert find_state({}, ME, told) == state.State(None, unfit=f"RIG_STATE={told}: {why}")
+
+
+def test_a_link_that_was_named_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert find_state({}, ME, f"{tmp_path}/link").folder == f"{tmp_path}/link"
