@@ -40,6 +40,7 @@ class Rank:
         self.rank, self.pid = rank, pid
         self.started, self.ended = time.time(), None  # type: float, float | None
         self.status: int | None = None
+        self.stopped = False  # by rig: it has sent SIGTERM, because another rank failed
 
     def told(self) -> dict[str, Any]:
         code = None if self.status is None else exit_code(self.status)
@@ -109,9 +110,12 @@ class Supervisor:
     def _pass_on(self, number: int) -> None:
         living = self.living()
         for rank in living:
-            _send(rank.pid, number)
+            if not (rank.stopped and number == signal.SIGTERM):  # a second one would end it at its checkpoint
+                _send(rank.pid, number)
         if number in STOPS:
             self.asked_to_stop = True
+            if number == signal.SIGTERM:
+                self.deadline = None  # whoever stops the container has a limit; a person at Ctrl-C has none
             self.say(f"{signal_name(number)} passed on to {len(living)} ranks; waiting for them to end")
 
     def _reap(self) -> None:
@@ -133,7 +137,7 @@ class Supervisor:
             self._write()
 
     def _failed(self, rank: Rank, status: int) -> None:
-        if self.code and not self.asked_to_stop and -status in (signal.SIGTERM, signal.SIGKILL):
+        if self.code and rank.stopped and -status in (signal.SIGTERM, signal.SIGKILL):
             return  # we ended it; the first that failed is the news
         self.say(f"rank {rank.rank} {describe(status, _surrounds() if status < 0 else Surrounds())}")
         self._fail(exit_code(status))
@@ -147,6 +151,7 @@ class Supervisor:
             return
         self.say(f"stopping the other {len(living)}: SIGTERM now, SIGKILL after {self.grace_s:g} s (RIG_GRACE)")
         for other in living:
+            other.stopped = True
             _send(other.pid, signal.SIGTERM)
         self.deadline = time.monotonic() + self.grace_s
 

@@ -25,11 +25,15 @@ def told(number, frame):
         time.sleep(0.7)
         open(f"saved.{rank}", "w").write("step 5")
         sys.exit(0)
+    if number == signal.SIGTERM and mode == "fail-slowly":
+        time.sleep(2)
+        open(f"saved.{rank}", "w").write("step 5")
+        sys.exit(0)
 if mode != "plain":
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(number, told)
 open(f"ready.{rank}", "w").write(str(os.getpid()))
-if mode == "fail" and rank == "1":
+if mode.startswith("fail") and rank == "1":
     while not os.path.exists("ready.0"):
         time.sleep(0.01)
     sys.exit(42)
@@ -111,6 +115,27 @@ def test_the_first_failing_rank_is_named_and_gives_the_code(here: Any) -> None:
     assert heard(here, 0)[0][0] == signal.SIGTERM
     assert "rig: SIGKILL after 1 s: rank 0" in done.lines
     assert [one["code"] for one in ranks(here)] == [137, 42]
+
+
+def test_a_stop_from_outside_after_a_failure_lets_the_checkpoint_be_finished(here: Any) -> None:
+    process = here.start("train.py", "fail-slowly", RIG_GRACE="1")
+    here.wait_for("heard.0")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert (here.work / "saved.0").read_text() == "step 5"
+    assert [number for number, _ in heard(here, 0)] == [signal.SIGTERM]
+    assert process.returncode == 42
+    assert "rig: SIGKILL" not in err
+
+
+def test_ctrl_c_after_a_failure_leaves_the_limit(here: Any) -> None:
+    process = here.start("train.py", "fail", RIG_GRACE="1")
+    here.wait_for("heard.0")
+    process.send_signal(signal.SIGHUP)
+    _, err = process.communicate(timeout=20)
+    assert [number for number, _ in heard(here, 0)] == [signal.SIGTERM, signal.SIGHUP]
+    assert process.returncode == 42
+    assert "rig: SIGKILL after 1 s: rank 0" in err
 
 
 def test_a_rank_that_ends_well_does_not_end_the_others(here: Any) -> None:
