@@ -33,18 +33,13 @@ class Boot:
         from entrypoint.look import users_own
 
         self.environ = users_own(environ)
-        self.voice = Voice(environ, quiet=environ.get("RIG_QUIET") == "1")
+        self.voice = _voice(environ)
+        self.config: str | None = None  # path of the generated DeepSpeed config, once it is written
         self.settings = Settings()
         self.folder: str | None = None
 
     def run(self, words: tuple[str, ...]) -> int:
-        try:
-            self.settings = read_settings(self.environ)
-        except SettingsError as error:
-            self.voice.error(str(error))
-            return USAGE
-        self._settle()
-        code = self._hooks()
+        code = self._heed() or self._settle() or self._hooks()
         if code:
             return code
         command = classify(
@@ -59,12 +54,25 @@ class Boot:
             return command.code
         return self._plan_and_start(command)
 
-    def _settle(self) -> None:
-        """A folder for our files, and a home for a user that has none."""
+    def _heed(self) -> int:
+        """Take in the RIG_ variables; 64 where one cannot be."""
+        try:
+            self.settings = read_settings(self.environ)
+        except SettingsError as error:
+            self.voice.error(str(error))
+            return USAGE
+        self.voice = _voice(self.environ)
+        return 0
+
+    def _settle(self) -> int:
+        """A folder for our files, and a home for a user that has none; 64 where the folder that was named cannot be."""
         from entrypoint.home import prepare_home
 
         uid, gid = os.geteuid(), os.getegid()
         state = find_state(self.environ, uid, self.settings.state)
+        if state.unfit is not None:
+            self.voice.error(state.unfit)
+            return USAGE
         self.folder = state.folder
         for line in state.refused:
             self.voice.warning(f"{line}: not used")
@@ -72,6 +80,7 @@ class Boot:
         self.environ.update(home.changes)
         self.account = home.account
         self.voice.page(*home.lines)
+        return 0
 
     def _hooks(self) -> int:
         """Run the hooks; not 0 where a required one failed, or left a setting that cannot be."""
@@ -80,20 +89,15 @@ class Boot:
         from entrypoint.hooks import run_hooks
 
         hooked = run_hooks(self.environ, self.folder, HOOKS)
+        changed, self.environ = hooked.environ is not self.environ, hooked.environ
+        code = self._heed() if changed else 0  # first, because a hook may say how loud rig is
         self.voice.page(*hooked.texts)
         for line in hooked.failed:
             if hooked.fatal:
                 self.voice.error(line)
             else:
                 self.voice.warning(line)
-        if hooked.environ is not self.environ:
-            self.environ = hooked.environ
-            try:
-                self.settings = read_settings(self.environ)
-            except SettingsError as error:
-                self.voice.error(str(error))
-                return USAGE
-        return CONFIGURATION if hooked.fatal else 0
+        return CONFIGURATION if hooked.fatal else code
 
     def _plan_and_start(self, command: Command) -> int:
         from entrypoint.files import nccl_places, write_files
@@ -107,12 +111,13 @@ class Boot:
 
             facts = script_facts(command.path)
         try:
-            seen = look(self.settings, self.environ, facts)
+            seen = look(self.settings, self.environ, facts, self.account)
         except SettingsError as error:
             self.voice.error(str(error))
-            return USAGE
+            return error.code
         places = nccl_places(self.account, self.folder, self.settings.root is not None)
         written = write_files(seen, self.folder, self.environ, "boot", places)
+        self.config = written.config
         self._page(seen)
         for problem in written.problems:
             self.voice.warning(problem)
@@ -129,7 +134,7 @@ class Boot:
         from entrypoint.page import chosen_lines, config_line, found_line
 
         lines = [f"found {found_line(seen.machine)}", *(f"chose {line}" for line in chosen_lines(seen.plan))]
-        config = config_line(seen.composed.ds_config(), f"{self.folder}/ds_config.json") if self.folder else None
+        config = config_line(seen.composed.ds_config(), self.config) if self.config else None
         self.voice.page(*lines, *([f"wrote {config}"] if config else []))
 
     def _start(self, command: Command, seen: "Seen", environ: dict[str, str], facts: "ScriptFacts | None") -> int:
@@ -142,8 +147,11 @@ class Boot:
             shell = find_program("bash", environ.get("PATH", os.defpath)) or "/bin/sh"
             return become(shell, (os.path.basename(shell),), environ, self.voice)
         words = command.argv[1:]
-        if self.folder is not None:
-            words = tuple(word.replace(PLACEHOLDER, f"{self.folder}/ds_config.json") for word in words)
+        if self.config is not None:
+            words = tuple(word.replace(PLACEHOLDER, self.config) for word in words)
+        elif any(PLACEHOLDER in word for word in words):
+            self.voice.error(f"{PLACEHOLDER} has no path: no DeepSpeed config could be written. Nothing is started")
+            return CONFIGURATION
         if command.kind == "script":
             return self._script(command.path, words, seen, environ, facts)
         return become(command.path, (command.argv[0], *words), environ, self.voice)
@@ -156,12 +164,13 @@ class Boot:
         from rig.arguments import local_rank
         from rig.plan.launch import place_of
 
-        python = next((p for n in ("python", "python3") if (p := find_program(n, environ.get("PATH", "")))), None)
+        search = environ.get("PATH", os.defpath)
+        python = next((p for n in ("python", "python3") if (p := find_program(n, search))), None)
         if python is None:
             self.voice.error(f"{path}: there is no python on PATH to run it")
             return 127
         try:
-            configs = Configs(seen.composed, self.folder, self.settings.fill, self.voice)
+            configs = Configs(seen.composed, self.folder, self.config, self.settings.fill, self.voice)
             words = configs.words_for(path, words, facts)
         except Refused as error:
             self.voice.error(str(error))
@@ -182,6 +191,10 @@ class Boot:
         self.voice.page(f"starts {path}: {count}, {meeting}")
         script = Script(python, path, lambda rank: (*local_rank(words, facts, rank), *words))
         return start_ranks(script, place, environ, self.settings.grace_s, self.folder, self.voice)
+
+
+def _voice(environ: dict[str, str]) -> Voice:
+    return Voice(environ, quiet=environ.get("RIG_QUIET") == "1")
 
 
 def _look_at(path: str) -> str:

@@ -1,5 +1,6 @@
 """`rig capture`: this machine as one text file that can be read through, sent to somebody, and replayed anywhere."""
 
+import os
 import sys
 
 from rig.anonymous import anonymous
@@ -11,6 +12,7 @@ from rig.machine import Machine
 from rig.root import Live, Root
 
 USAGE = 64
+DEFAULT = "rig-capture.txt"
 COMMENTS = (
     "A machine as `rig capture` saw it. Host name, addresses, GUIDs, MACs, UUIDs and ids of containers are replaced:",
     "equal ones stay equal, subnets stay subnets. Read it through before you send it. Replay it: rig facts --root FILE",
@@ -36,7 +38,8 @@ def run(argv: list[str]) -> int:
     import argparse
 
     parser = argparse.ArgumentParser("rig capture", description=run.__doc__)
-    parser.add_argument("file", nargs="?", default="rig-capture.txt", help="where to write; - is standard output")
+    where = f"where to write; - is standard output. Default: {DEFAULT}, or standard output where that is no terminal"
+    parser.add_argument("file", nargs="?", help=where)
     parser.add_argument("--root", metavar="DIR|FILE", help="another machine: a folder laid out like one, or a capture")
     parser.add_argument("--no-driver", action="store_true", help="do not ask the NVIDIA driver")
     try:
@@ -51,12 +54,18 @@ def run(argv: list[str]) -> int:
     text, lost = capture(root, not asked.no_driver)
     for name in lost:
         print(f"rig capture: the replay of {name} differs from this machine; please report it", file=sys.stderr)
-    return _write(asked.file, text)
+    return _write(asked.file or (DEFAULT if sys.stdout.isatty() else "-"), text)
 
 
 def _write(path: str, text: str) -> int:
     if path == "-":
-        sys.stdout.write(text)
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:  # a full disk behind `> tree.txt`
+            os.close(1)  # or the interpreter would try once more, and say it again
+            print(f"rig capture: standard output: {error.strerror}", file=sys.stderr)
+            return 1
         return 0
     from entrypoint.state import write_file
 

@@ -2,7 +2,7 @@
 
 import os
 
-from entrypoint.say import Voice
+from entrypoint.say import Voice, sentence
 from entrypoint.state import write_file
 from rig.arguments import missing_config, named_config, with_config
 from rig.dsconfig import ConfigError, fill, render, stage_of
@@ -29,20 +29,23 @@ def script_facts(path: str) -> ScriptFacts | None:
 
 
 class Configs:
-    """Gives a script its config. `folder` is where copies go (None: nowhere), `do_fill` is RIG_FILL."""
+    """Gives a script its config. `folder` is where copies go (None: nowhere), `ours` the path of the generated config
+    (None: there is none), `do_fill` is RIG_FILL."""
 
-    def __init__(self, composed: Composed, folder: str | None, do_fill: bool, voice: Voice) -> None:
-        self.composed, self.folder, self.voice = composed, folder, voice
-        self.do_fill = do_fill and folder is not None
+    def __init__(self, composed: Composed, folder: str | None, ours: str | None, do_fill: bool, voice: Voice) -> None:
+        self.composed, self.folder, self.ours, self.voice = composed, folder, ours, voice
+        # Why the user's file is used as it is, in words; "" where it may be filled.
+        self.kept = "RIG_FILL=0" if not do_fill else "there is no place for a copy" if folder is None else ""
 
     def words_for(self, script: str, words: tuple[str, ...], facts: ScriptFacts | None) -> tuple[str, ...]:
         """The words to start the script with. Raises Refused where the named config is missing or is no config."""
-        ours = f"{self.folder}/ds_config.json"
         named = named_config(words, facts)
-        if named is not None and named.path != ours:
+        if named is not None and named.path != self.ours:
+            if not named.path:
+                raise Refused(f"{words[named.at] or 'the option for a DeepSpeed config'}: no path follows")
             copy = self._copy(named.path)
             return words if copy is None else with_config(words, named, copy)
-        added = missing_config(words, facts, ours) if self.do_fill else ()
+        added = missing_config(words, facts, self.ours) if self.ours is not None and not self.kept else ()
         if added:
             text = f"{script} takes a DeepSpeed config and was given none: {' '.join(added)} is added (RIG_FILL=0: not)"
             self.voice.notice(text)
@@ -50,20 +53,17 @@ class Configs:
 
     def _copy(self, path: str) -> str | None:
         """The path of a copy that differs from the user's file; None where the file stays in use."""
-        from rig.judge import judge_config
         from rig.judge.text import read
 
-        written = read(_text(path), path)
+        text, path = _text(path)
+        written = read(text, path)
         if written.config is None:
-            raise Refused(". ".join(f"{one.key}: {one.message}" for one in written.rulings))
-        filled, changes = fill(written.config, self.composed.ds_settings(stage_of(written.config)))
-        judged = judge_config(filled, self.composed.site(), path)
-        for finding in judged.findings:
-            if finding.outcome == "fail":
-                raise Refused(f"{finding.subject}: {finding.text}. {finding.fix}")
-        if not self.do_fill:
-            self._left_alone(path, judged)
+            raise Refused(". ".join(_refusal(one) for one in written.rulings))
+        if self.kept:
+            self._left_alone(path, written.config)
             return None
+        filled, changes = fill(written.config, self.composed.ds_settings(stage_of(written.config)))
+        judged = self._judged(filled, path)
         changes = (*changes, *judged.changes)
         reasons = [change.reason for change in changes]
         for finding in judged.findings:
@@ -71,24 +71,39 @@ class Configs:
                 self.voice.finding(finding)
         if not changes and not written.rulings:
             return None
-        return self._write_copy(path, judged.output, changes, written.rulings)
+        copy = self._write_copy(path, judged.output, changes, written.rulings)
+        if copy is None:
+            self._left_alone(path, written.config)
+        return copy
 
-    def _left_alone(self, path: str, judged: "Judgement") -> None:
+    def _judged(self, config: dict[str, Any], path: str) -> "Judgement":
+        """The judgement of what will be used. Raises Refused where it cannot work."""
+        from rig.judge import judge_config
+
+        judged = judge_config(config, self.composed.site(), path)
+        for finding in judged.findings:
+            if finding.outcome == "fail":
+                raise Refused(sentence(finding))
+        return judged
+
+    def _left_alone(self, path: str, config: dict[str, Any]) -> None:
+        judged = self._judged(config, path)
         for finding in judged.findings:
             self.voice.finding(finding)
         if judged.verdict == "fix":
-            self.voice.warning(f"{path} is used as it is (RIG_FILL=0)")
+            self.voice.warning(f"{path} is used as it is ({self.kept or 'the copy was not written'})")
 
     def _write_copy(
         self, path: str, output: dict[str, Any], changes: "tuple[Change, ...]", rewritten: "tuple[Ruling, ...]"
     ) -> str | None:
-        copy = f"{self.folder}/{os.path.basename(path).rpartition('.')[0] or 'ds_config'}.filled.json"
+        stem = os.path.basename(path).rpartition(".")[0] or "ds_config"
+        copy = f"{self.folder}/{stem}.filled.json"
         try:
             why_not = write_file(copy, render(output))
         except ConfigError as error:
             raise Refused(str(error)) from None
         if why_not is not None:
-            self.voice.warning(f"{copy} was not written ({why_not}): {path} is used as it is")
+            self.voice.warning(f"{copy} was not written: {why_not}")
             return None
         self.voice.notice(f"{path} is used as the copy {copy} (RIG_FILL=0: as it is). What differs:")
         self.voice.notice(
@@ -98,14 +113,37 @@ class Configs:
         return copy
 
 
-def _text(path: str) -> str:
+def _text(path: str) -> tuple[str, str]:
+    """The text of the config, and its name for messages: a file, or where there is none the config itself in base64,
+    as DeepSpeed 0.12.6 takes it (runtime/config.py, DeepSpeedConfig)."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return file.read()
+            return file.read(), path
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror} (DeepSpeed config)") from None
+        text = _decoded(path)
+        if text is not None:
+            return text, "the config in base64"
+        short = path if len(path) <= 80 else path[:77] + "..."
+        place = "" if path.startswith("/") else f", looked for in {os.getcwd()}"
+        raise Refused(f"{short}: {error.strerror} (DeepSpeed config{place})") from None
     except ValueError:
         raise Refused(f"{path}: not a text file in UTF-8 (DeepSpeed config)") from None
+
+
+def _decoded(word: str) -> str | None:
+    """The object that the word holds in URL-safe base64; None where it holds none."""
+    from binascii import Error, a2b_base64
+
+    try:
+        text = a2b_base64(word.replace("-", "+").replace("_", "/").encode()).decode()
+    except (Error, ValueError):
+        return None
+    return text if text.lstrip().startswith("{") else None
+
+
+def _refusal(ruling: "Ruling") -> str:
+    key = "" if ruling.message.startswith(ruling.key) else f"{ruling.key}: "
+    return f"{key}{ruling.message}" + (f". {ruling.fix}" if ruling.fix else "")
 
 
 def _shown(value: Any) -> str:

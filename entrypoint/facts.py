@@ -2,6 +2,7 @@
 
 import sys
 
+from entrypoint.say import printable
 from rig.captured import open_root
 from rig.detect import detect
 from rig.lean import Iterable, Mapping
@@ -216,5 +217,5 @@ def run(argv: list[str]) -> int:
 
         print(facts_json(machine), end="")
     else:
-        print("\n".join(page(machine)))
+        print(*map(printable, page(machine)), sep="\n")
     return 0

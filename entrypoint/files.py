@@ -2,7 +2,7 @@
 
 import os
 
-from entrypoint.look import NCCL_CONF, PLANNED, Seen
+from entrypoint.look import NCCL_CONF, PLANNED, Seen, home_conf
 from entrypoint.state import write_file
 from rig import emit
 from rig.lean import Mapping, NamedTuple
@@ -10,10 +10,12 @@ from rig.plan import Setting
 
 
 class Written(NamedTuple):
-    """`environment` goes to the program and to later shells; `problems` are lines about what could not be written."""
+    """`environment` goes to the program and to later shells; `problems` are lines about what could not be written;
+    `config` is the path of ds_config.json (None: it could not be written)."""
 
     environment: tuple[Setting, ...]
     problems: tuple[str, ...] = ()
+    config: str | None = None
 
     @property
     def added(self) -> dict[str, str]:
@@ -32,28 +34,30 @@ def write_files(
         return Written(
             _with_record(environment, environ), (*problems, "nothing can be written: no ds_config.json, no plan.json")
         )
-    config = f"{folder}/ds_config.json"
-    environment = _with_record(
-        (
-            *environment,
-            Setting("RIG_STATE", folder, "default", "where rig writes"),
-            Setting("RIG_DS_CONFIG", config, "default", "the DeepSpeed config that fits this machine"),
-        ),
-        environ,
-    )
     texts = {
         "facts.json": emit.facts_json(seen.machine),
         "plan.json": emit.plan_json(plan),
         "checks.json": emit.checks_json(plan.findings, level),
         "ds_config.json": emit.ds_config(seen.composed.ds_config()),
         "hostfile": emit.hostfile(plan.hostfile),
-        "env": emit.env(environment, environ),
     }
-    for name, text in texts.items():
-        why = write_file(f"{folder}/{name}", text)
-        if why is not None:
-            problems.append(f"{folder}/{name} was not written: {why}")
-    return Written(environment, tuple(problems))
+    missed = {name for name, text in texts.items() if _missed(f"{folder}/{name}", text, problems)}
+    environment = (*environment, Setting("RIG_STATE", folder, "default", "where rig writes"))
+    config = None if "ds_config.json" in missed else f"{folder}/ds_config.json"
+    if config is not None:
+        told = Setting("RIG_DS_CONFIG", config, "default", "the DeepSpeed config that fits this machine")
+        environment = (*environment, told)
+    environment = _with_record(environment, environ)
+    # Only for this user (and root): variables of the user's own stand in it.
+    _missed(f"{folder}/env", emit.env(environment, environ), problems, 0o600)
+    return Written(environment, tuple(problems), config)
+
+
+def _missed(path: str, text: str, problems: list[str], mode: int = 0o644) -> bool:
+    why = write_file(path, text, mode)
+    if why is not None:
+        problems.append(f"{path} was not written: {why}")
+    return why is not None
 
 
 def _with_record(environment: tuple[Setting, ...], environ: Mapping[str, str]) -> tuple[Setting, ...]:
@@ -110,4 +114,4 @@ def nccl_places(account: str | None, folder: str | None, replay: bool) -> list[s
     another machine (RIG_ROOT) is only written down."""
     if replay:
         return [f"{folder}/nccl.conf"] if folder else []
-    return [NCCL_CONF, *([f"{account.rstrip('/')}/.nccl.conf"] if account else [])]
+    return [NCCL_CONF, *([home_conf(account)] if account else [])]

@@ -45,6 +45,12 @@ def prepare_home(environ: Mapping[str, str], uid: int, gid: int, state: str | No
     return Home(changes, tuple(lines), account)
 
 
+def account_home(uid: int) -> str | None:
+    """The home of the user's passwd entry; None where there is no entry."""
+    entry, _ = _entry(PASSWD, uid)
+    return entry[1] if entry else None
+
+
 def writable(path: str) -> bool:
     """Whether this process could write into the folder, or make it."""
     while path and not os.path.lexists(path):

@@ -4,14 +4,14 @@ import os
 
 from rig.detect import detect
 from rig.finding import Finding
-from rig.job import Node, World, read_world
+from rig.job import Node, World, read_world, unusable
 from rig.lean import TYPE_CHECKING, Mapping, NamedTuple
 from rig.machine import Machine
 from rig.plan import Plan
 from rig.plan.compose import Asked, Composed, make_plan
 from rig.plan.ds_model import Model, ModelError, parse_model
 from rig.root import Live, Root
-from rig.settings import Settings, SettingsError
+from rig.settings import Settings, SettingsError, SourceError
 
 if TYPE_CHECKING:
     from rig.platform import Platform
@@ -49,11 +49,13 @@ def open_root(settings: Settings) -> Root:
         raise SettingsError(f"RIG_ROOT={settings.root}: {why}") from None
 
 
-def look(settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | None" = None) -> Seen:
+def look(
+    settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | None" = None, account: str | None = None
+) -> Seen:
     """Detect, read who takes part, plan.
 
-    `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows. Raises
-    SettingsError where RIG_MODEL cannot be read.
+    `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows,
+    `account` the home of the passwd entry. Raises SettingsError where RIG_MODEL cannot be read.
     """
     model = _model(settings)
     root = open_root(settings)
@@ -62,7 +64,9 @@ def look(settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | 
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()
     world, unfit = read_world(environ, hostname=hostname, read=root.read, platform_nodes=listed)
-    asked = Asked(environ, users_nccl_conf(root), settings, script, model)
+    if (broken := unusable(unfit)) is not None:
+        raise SourceError(f"{broken.text}. {broken.fix}")
+    asked = Asked(environ, users_nccl_conf(root, account), settings, script, model)
     composed = make_plan(machine, world, asked, platform)
     plan = composed.plan._replace(findings=(*strange, *unfit, *composed.plan.findings))
     return Seen(machine, world, plan, composed)
@@ -82,7 +86,8 @@ def _model(settings: Settings) -> Model:
     if told is None:
         return Model()
     text: str | None = told
-    if "=" not in told and not told.startswith("{"):
+    named = told.startswith(("/", "./", "../")) or os.path.exists(told)
+    if named or ("=" not in told and not told.startswith("{")):
         text = Live().read(os.path.join(told, "config.json") if os.path.isdir(told) else os.path.abspath(told))
     if text is None:
         raise SettingsError(f"RIG_MODEL={told}: there is no such file, and hidden=4096,layers=32 are the words")
@@ -102,15 +107,27 @@ def users_own(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name != PLANNED and added.get(name) != value}
 
 
-def users_nccl_conf(root: Root) -> dict[str, str]:
-    """The variables of an /etc/nccl.conf that the user or the platform wrote; empty where the file is ours."""
+def users_nccl_conf(root: Root, account: str | None) -> dict[str, str]:
+    """The variables of the nccl.conf files that the user or the platform wrote; nothing of a file that is ours.
+
+    NCCL reads the one in the home folder of the passwd entry first, then /etc/nccl.conf, and what is set stays
+    (src/misc/param.cc, initEnv and setEnvFile): so the home's values win.
+    """
     from rig.emit import NCCL_MARK
 
-    text = root.read(NCCL_CONF) or ""
-    if text.startswith(NCCL_MARK):
-        return {}
-    lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return {name: value for name, sign, value in lines if sign}
+    found: dict[str, str] = {}
+    for path in (*([home_conf(account)] if account else []), NCCL_CONF):
+        text = root.read(path) or ""
+        if text.startswith(NCCL_MARK):
+            continue
+        lines = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+        found = {**{name: value for name, sign, value in lines if sign}, **found}
+    return found
+
+
+def home_conf(account: str) -> str:
+    """The path of the account's own nccl.conf."""
+    return f"{account.rstrip('/')}/.nccl.conf"
 
 
 def failures(findings: "tuple[Finding, ...]") -> "tuple[Finding, ...]":

@@ -1,9 +1,10 @@
 """`rig plan`: what rig would choose on this machine, without writing or starting anything."""
 
 import os
-import sys
 
+from entrypoint.home import account_home
 from entrypoint.page import found_line
+from entrypoint.say import Voice, printable, sentence
 from rig.lean import Iterable, NamedTuple
 from rig.plan import Plan, Setting
 from rig.settings import SettingsError, read_settings
@@ -37,16 +38,17 @@ def run(argv: list[str]) -> int:
     try:
         wanted = _wanted(argv)
         settings = read_settings(environ)
-        seen = look(settings._replace(root=wanted.root or settings.root), environ)
+        seen = look(settings._replace(root=wanted.root or settings.root), environ, account=account_home(os.geteuid()))
     except (BadUsage, SettingsError) as error:
-        print(f"rig: error: {error}", file=sys.stderr)
-        return USAGE
+        Voice(os.environ).error(str(error))
+        return error.code if isinstance(error, SettingsError) else USAGE
     if wanted.json:
         from rig.emit import plan_json
 
         print(plan_json(seen.plan), end="")
     else:
-        print(f"machine\n  {found_line(seen.machine)}", *_sections(seen.plan, wanted.explain), sep="\n")
+        lines = ("machine", f"  {found_line(seen.machine)}", *_sections(seen.plan, wanted.explain))
+        print(*map(printable, lines), sep="\n")
     return 1 if failures(seen.plan.findings) else 0
 
 
@@ -77,17 +79,14 @@ def _sections(plan: Plan, explain: bool) -> Iterable[str]:
         ("ds_config.json", plan.ds_config),
     ):
         if lines:
-            yield f"\n{title}"
+            yield from ("", title)
             yield from _lines(lines, explain)
     if plan.hostfile:
-        yield "\nhostfile"
+        yield from ("", "hostfile")
         yield from (f"  {name} slots={slots}" for name, slots in plan.hostfile)
     if plan.findings:
-        yield "\nfindings"
-        yield from (
-            f"  {'note' if one.outcome == 'pass' else one.outcome}: {one.text}{f'. {one.fix}' if one.fix else ''}"
-            for one in plan.findings
-        )
+        yield from ("", "findings")
+        yield from (f"  {'note' if one.outcome == 'pass' else one.outcome}: {sentence(one)}" for one in plan.findings)
 
 
 def _lines(lines: tuple[Setting, ...], explain: bool) -> Iterable[str]:

@@ -28,35 +28,40 @@ class Voice:
 
     def warning(self, text: str) -> None:
         if not self.quiet:
-            _write((self._marked("warning", text),))
+            _write((text,), self._mark("warning"))
 
     def error(self, text: str) -> None:
-        _write((self._marked("error", text),))
+        _write((text,), self._mark("error"))
 
     def finding(self, finding: Finding) -> None:
         """One line: what is wrong and what to do."""
-        text = finding.text + (f". {finding.fix}" if finding.fix else "")
         if finding.outcome == "fail":
-            self.error(text)
+            self.error(sentence(finding))
         elif finding.outcome in ("warn", "unknown"):
-            self.warning(text)
+            self.warning(sentence(finding))
 
-    def _marked(self, word: str, text: str) -> str:
-        return f"\033[{COLOURS[word]}m{word}\033[0m: {text}" if self.colour else f"{word}: {text}"
+    def _mark(self, word: str) -> str:
+        return f"\033[{COLOURS[word]}m{word}\033[0m: " if self.colour else f"{word}: "
 
 
-def _write(lines: "tuple[str, ...]") -> None:
+def sentence(finding: Finding) -> str:
+    """A finding in one line: what it is about (where the text does not name it), what is wrong, what to do."""
+    about = f"{finding.subject}: " if finding.subject and finding.subject not in finding.text else ""
+    return about + finding.text + (f". {finding.fix}" if finding.fix else "")
+
+
+def _write(lines: "tuple[str, ...]", mark: str = "") -> None:
     if not lines:
         return
-    text = "".join(f"rig: {_printable(line)}\n" for line in lines)
+    text = "".join(f"rig: {mark}{printable(line)}\n" for line in lines)
     try:
         os.write(2, text.encode("utf-8", "backslashreplace"))
     except OSError:
         return  # nobody listens; the program is started all the same
 
 
-def _printable(line: str) -> str:
-    """Control characters of file names and values shown, not obeyed; our own colours pass."""
+def printable(line: str) -> str:
+    """Control characters of file names and values shown, not obeyed by a terminal."""
     if line.isprintable():
         return line
-    return "".join(c if c.isprintable() or c == "\033" else repr(c)[1:-1] for c in line)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)

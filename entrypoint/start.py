@@ -1,5 +1,6 @@
 """The last act of a boot: become the user's program, or start the ranks and stay as their supervisor."""
 
+import errno
 import os
 
 from entrypoint.say import Voice
@@ -17,9 +18,10 @@ def look_at(path: str) -> str:
         return "folder"
     if not os.path.exists(path):
         return "missing"
+    runs = os.access(path, os.X_OK)
     if not os.access(path, os.R_OK):
-        return "program" if os.access(path, os.X_OK) else "closed"
-    return "program" if os.access(path, os.X_OK) else "file"
+        return "sealed" if runs else "closed"
+    return "program" if runs else "file"
 
 
 def find_program(name: str, path: str) -> str | None:
@@ -41,13 +43,32 @@ def become(path: str, argv: tuple[str, ...], environ: Mapping[str, str], voice: 
     try:
         os.execve(path, argv, environ)
     except OSError as error:
-        if error.errno == 8:  # ENOEXEC: a script without a first line, which a shell would run too
-            os.execve("/bin/sh", ("/bin/sh", path, *argv[1:]), environ)
+        if error.errno == errno.ENOEXEC and _is_text(path):  # no first line: a shell would run it too
+            return _become_shell(path, argv, environ, voice)
         reason = error.strerror or str(error)
-        if error.errno == 2:
+        if error.errno == errno.ENOENT:
             reason = "the interpreter in its first line does not exist"
+        elif error.errno == errno.ENOEXEC:
+            reason = f"not a program for this machine ({os.uname().machine})"
         voice.error(f"{path}: {reason}")
-        return 127 if error.errno == 2 else 126
+        return 127 if error.errno == errno.ENOENT else 126
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file could be a shell script: no zero byte in its first line, as bash looks at it."""
+    try:
+        with open(path, "rb") as file:
+            return b"\0" not in file.read(128).partition(b"\n")[0]
+    except OSError:
+        return False
+
+
+def _become_shell(path: str, argv: tuple[str, ...], environ: Mapping[str, str], voice: Voice) -> int:
+    try:
+        os.execve("/bin/sh", ("/bin/sh", path, *argv[1:]), environ)
+    except OSError as error:
+        voice.error(f"{path}: /bin/sh, which would have to run it: {error.strerror or error}")
+        return 126
 
 
 class Script(NamedTuple):
@@ -75,9 +96,13 @@ def start_ranks(
         for local in range(place.local_size)
     ]
 
+    missed: list[str] = []
+
     def record(text: str) -> None:
-        if folder is not None:
-            write_file(f"{folder}/ranks.json", text + "\n")
+        why = None if folder is None else write_file(f"{folder}/ranks.json", text + "\n")
+        if why is not None and not missed:
+            missed.append(why)  # said once, not at each end of a rank
+            voice.warning(f"{folder}/ranks.json was not written: {why}")
 
     return Supervisor(grace_s, voice.notice, record).run(starts)
 

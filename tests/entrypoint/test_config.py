@@ -1,5 +1,6 @@
 """The user's DeepSpeed config: never changed silently, never used where it cannot work."""
 
+import base64
 import json
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_what_deepspeed_gets_wrong_is_replaced_loudly(here: Any) -> None:
     [
         ('{"a": [1, 2}', "ds.json:1: "),
         ('{\n"a": 1,\n"a": 2\n}', "ds.json:3: duplicate key 'a'"),
-        ("", "ds.json: ds.json is empty"),
+        ("", "ds.json is empty. Write {} at least"),
         ("[]", "ds.json:1: the config must be an object"),
         ('{"zero_optimization": {"stage": 5}}', "ds.json: zero_optimization.stage: "),
     ],
@@ -98,7 +99,78 @@ def test_a_config_that_cannot_work_starts_nothing(here: Any, text: str, says: st
 def test_a_config_that_is_missing_starts_nothing(here: Any) -> None:
     here.write("train.py", SHOW)
     done = here.boot("train.py", "--deepspeed_config=none.json")
-    assert (done.code, done.lines[-1]) == (78, "rig: error: none.json: No such file or directory (DeepSpeed config)")
+    where = f"(DeepSpeed config, looked for in {here.work})"
+    assert (done.code, done.lines[-1]) == (78, f"rig: error: none.json: No such file or directory {where}")
+    done = here.boot("train.py", "--deepspeed_config=")
+    assert (done.code, done.lines[-1]) == (78, "rig: error: --deepspeed_config=: no path follows")
+    done = here.boot("train.py", "--deepspeed_config", "")
+    assert (done.code, done.lines[-1]) == (78, "rig: error: the option for a DeepSpeed config: no path follows")
+
+
+def test_a_config_in_base64_is_read_as_deepspeed_reads_it(here: Any) -> None:
+    here.write("train.py", SHOW)
+
+    def boot(config: Any, **environ: str) -> Any:
+        word = base64.urlsafe_b64encode(json.dumps(config).encode()).decode()
+        return word, here.boot("train.py", "--deepspeed_config", word, **environ)
+
+    word, done = boot({"train_batch_size": 8, "note": "\u00ff?>"})
+    assert (done.code, done.out) == (0, f"{word}\n")
+    _, done = boot(ROOM)
+    assert done.out == f"{here.state}/ds_config.filled.json\n"
+    assert json.loads((here.state / "ds_config.filled.json").read_text())["train_batch_size"] == 8
+    _, done = boot({"zero_optimization": {"stage": 5}})
+    assert done.code == 78
+    assert done.lines[-1].startswith("rig: error: the config in base64: zero_optimization.stage: ")
+    done = here.boot("train.py", "--deepspeed_config", "A" * 5000)
+    assert (done.code, done.out) == (78, "") and len(done.lines[-1]) < 300
+
+
+def test_every_line_about_a_config_names_the_file_and_the_key(here: Any) -> None:
+    zero = {"stage": 2, "offload_param": {"device": "cpu"}}
+    done = named(here, {"train_batch_size": 8, "zero_optimization": zero})
+    assert "rig: warning: ds.json: zero_optimization.offload_param: " in done.err
+    done = named(here, {"zero_optimization": {"stage": 5}})
+    assert done.code == 78 and done.lines[-1].startswith("rig: error: ds.json: zero_optimization.stage: ")
+
+
+def test_a_refusal_says_what_to_do(here: Any) -> None:
+    assert named(here, '{\n"a": 1,\n"a": 2\n}').lines[-1].endswith("Remove one of the two")
+
+
+def test_fill_0_judges_what_is_really_used(here: Any) -> None:
+    done = named(here, ROOM, RIG_FILL="0")
+    assert "zero_optimization.reduce_bucket_size" in done.err
+    assert not list(here.state.glob("*.filled.json"))
+    filled = named(here, ROOM)
+    assert not any("warning" in line and "reduce_bucket_size" in line for line in filled.lines)
+
+
+def test_fill_0_still_starts_nothing_that_cannot_work_and_still_replaces_the_placeholder(here: Any) -> None:
+    assert named(here, {"zero_optimization": {"stage": 5}}, RIG_FILL="0").code == 78
+    assert here.boot("echo", "{ds_config}", RIG_FILL="0").out == f"{here.state}/ds_config.json\n"
+
+
+def test_a_copy_that_cannot_be_written_leaves_the_file_in_use_and_says_why(here: Any) -> None:
+    (here.state / "ds.filled.json").mkdir(parents=True)
+    done = named(here, {"train_batch_size": 8, "gradient_clipping": "auto"})
+    assert (done.code, done.out) == (0, "ds.json\n")
+    assert f"rig: warning: {here.state}/ds.filled.json was not written: Is a directory" in done.lines
+    assert "rig: warning: ds.json is used as it is (the copy was not written)" in done.lines
+
+
+def test_without_a_generated_config_nothing_points_to_one(here: Any) -> None:
+    (here.state / "ds_config.json").mkdir(parents=True)
+    done = here.boot("python", "-c", "import os; print('RIG_DS_CONFIG' in os.environ)")
+    assert done.out == "False\n"
+    assert f"rig: warning: {here.state}/ds_config.json was not written: Is a directory" in done.lines
+    assert not any("rig: wrote" in line for line in done.lines)
+    assert "RIG_DS_CONFIG" not in (here.state / "env").read_text()
+    done = here.boot("echo", "{ds_config}")
+    assert (done.code, done.out) == (78, "")
+    here.write("train.py", TAKES)
+    done = here.boot("train.py")
+    assert done.out == "None 0\n"
 
 
 def test_a_program_that_is_executed_as_it_is_keeps_its_words(here: Any) -> None:
