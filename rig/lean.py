@@ -56,20 +56,30 @@ else:
                 _refuse(cls, values, named)
         return made
 
-    def _make(cls, values):
-        return cls(*values)
+    class _Tuple(tuple):
+        """What all records have in common; made once, because each method costs every class that has its own."""
 
-    def _replace(self, /, **named):
-        return type(self)(**{**self._asdict(), **named})
+        __slots__ = ()
+        __new__ = _new
 
-    def _asdict(self):
-        return dict(zip(self._fields, self, strict=True))
+        @classmethod
+        def _make(cls, values):
+            return cls(*values)
 
-    def _repr(self):
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in zip(self._fields, self, strict=True))})"
+        def _replace(self, /, **named):
+            return type(self)(**{**self._asdict(), **named})
 
-    def _getnewargs(self):
-        return tuple(self)
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+        def __repr__(self):
+            shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+            return f"{type(self).__name__}({shown})"
+
+    _GETTERS = [_tuplegetter(index, f"field {index}") for index in range(32)]
 
     class _Record(type):
         """Makes a tuple class from a class body of annotated names."""
@@ -81,23 +91,15 @@ else:
             defaults = {field: body[field] for field in fields if field in body}
             if fields[len(fields) - len(defaults) :] != tuple(defaults):
                 raise TypeError(f"{name}: a field without a default follows one with a default")
-            made = {key: value for key, value in body.items() if key not in defaults}
-            made.update(
-                {field: _tuplegetter(index, f"field {index}") for index, field in enumerate(fields)},
-                __slots__=(),
-                __new__=_new,
-                __match_args__=fields,
-                __getnewargs__=_getnewargs,
-                _fields=fields,
-                _field_defaults=defaults,
-                _blank={field: defaults.get(field, _MISSING) for field in fields},
-                _required=len(fields) - len(defaults),
-                _make=classmethod(_make),
-                _replace=_replace,
-                _asdict=_asdict,
-            )
-            made.setdefault("__repr__", _repr)
-            return type(name, (tuple,), made)
+            while len(_GETTERS) < len(fields):
+                _GETTERS.append(_tuplegetter(len(_GETTERS), f"field {len(_GETTERS)}"))
+            body.update(zip(fields, _GETTERS, strict=False))
+            body["__slots__"] = ()
+            body["__match_args__"] = body["_fields"] = fields
+            body["_field_defaults"] = defaults
+            body["_blank"] = {**dict.fromkeys(fields, _MISSING), **defaults}
+            body["_required"] = len(fields) - len(defaults)
+            return type(name, (_Tuple,), body)
 
     class NamedTuple(metaclass=_Record):
         """Base of records, as typing.NamedTuple is."""
