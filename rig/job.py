@@ -6,10 +6,11 @@ the order of authority is believed, the others are compared with it, and what do
 
 from rig.finding import Finding
 from rig.lean import Any, Callable, Mapping, NamedTuple, Sequence
+from rig.nodelist import NODE_LIMIT, SLOTS_LIMIT, why_unsafe
 from rig.nodelist import Node as Node
-from rig.nodelist import why_unsafe
+from rig.ranks import DEFAULT_PORT as DEFAULT_PORT
 
-DEFAULT_PORT = 29500  # torch.distributed's own
+UNUSABLE = "node-list"  # id of a failure after which nobody knows who takes part: the boot ends
 
 Read = Callable[[str], "str | None"]
 
@@ -47,12 +48,28 @@ def read_world(
     from rig.schedulers import READERS, Saying
 
     say = Saying(environ, hostname, read, tuple(platform_nodes))
-    heard = tuple(world for reader in READERS if (world := reader(say)) is not None)
+    heard = tuple(world for reader in READERS if (world := reader(say)) is not None and _possible(world, say.findings))
     if not heard:
         return _settled(World(nodes=(Node(hostname),)), say.environ), tuple(say.findings)
     world = _settled(_located(_named(heard[0], heard[1:]), hostname), environ)
-    findings = (*say.findings, *_disagreements(world, heard[1:]), *_flaws(world, hostname, environ))
+    findings = (*say.findings, *_disagreements(world, heard[1:]), *_flaws(world, environ))
     return world, findings
+
+
+def unusable(findings: Sequence[Finding]) -> Finding | None:
+    """What makes training on wrong: a source that the job names and that cannot be read. Alone is another job."""
+    return next((one for one in findings if one.id == UNUSABLE and one.outcome == "fail"), None)
+
+
+def _possible(world: World, findings: list[Finding]) -> bool:
+    """Whether there can be so many nodes and ranks; where not, it is said, and nothing is made for each of them."""
+    slots = max((*(node.slots or 1 for node in world.nodes), world.local_size or 1))
+    if world.node_count <= NODE_LIMIT and slots <= SLOTS_LIMIT:
+        return True
+    text = f"{world.source} has {world.node_count} nodes with up to {slots} ranks each"
+    fix = f"At most {NODE_LIMIT} nodes of {SLOTS_LIMIT} ranks"
+    findings.append(_finding(UNUSABLE, "fail", text, world.source, NODE_LIMIT, world.node_count, fix))
+    return False
 
 
 def _settled(world: World, environ: Mapping[str, str]) -> World:
@@ -115,13 +132,8 @@ def _disagreements(world: World, others: Sequence[World]) -> tuple[Finding, ...]
     return tuple(found)
 
 
-def _flaws(world: World, hostname: str, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+def _flaws(world: World, environ: Mapping[str, str]) -> tuple[Finding, ...]:
     found = [*_bad_names(world), *_bad_ranks(world)]
-    launcher = environ.get("K_MPI_JOB_ROLE") == "launcher"
-    if world.node_index is None and world.node_count > 1 and not launcher:
-        text = f"{hostname} is none of the {world.node_count} nodes of {world.source}"
-        fix = "Name this host as `hostname` prints it, or set NODE_RANK"
-        found.append(_finding("node-unknown", "warn", text, world.source, None, hostname, fix))
     if world.node_index is not None and world.node_index >= world.node_count:
         text = f"node number {world.node_index} does not exist among {world.node_count} nodes ({world.source})"
         found.append(

@@ -3,7 +3,7 @@
 from rig.lean import Iterator, NamedTuple
 
 NODE_LIMIT = 65536  # a typing error like [1-999999999] must not eat the memory of a boot
-SLOTS_LIMIT = 1024  # ranks on one node
+SLOTS_LIMIT = 1024  # ranks on one node; as many as RIG_CPU_RANKS allows
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%")
 
 
@@ -33,6 +33,23 @@ def expand(expression: str) -> tuple[str, ...]:
             if len(names) > NODE_LIMIT:
                 raise NodeListError(f"'{_short(term)}' gives more than {NODE_LIMIT} nodes")
     return tuple(names)
+
+
+def expand_safe(expression: str) -> tuple[str, ...]:
+    """The names of a list that a job can be started from: some, each fit for shells and ssh, none twice.
+
+    Raises NodeListError.
+    """
+    names = expand(expression)
+    if not names:
+        raise NodeListError("it names no node")
+    seen: set[str] = set()
+    for name in names:
+        why = "stands there twice" if name in seen else why_unsafe(name)
+        if why:
+            raise NodeListError(f"node name '{_short(name)}' {why}")
+        seen.add(name)
+    return names
 
 
 def _terms(expression: str) -> Iterator[str]:
@@ -106,6 +123,16 @@ def why_unsafe(name: str) -> str:
     return f"holds {' '.join(repr(char) for char in bad[:3])}" if bad else ""
 
 
+def _spread(name: str) -> tuple[str, ...]:
+    """`gpu-[01-02]` as its hosts; what is no range stays, and is named as a bad name later."""
+    if "[" not in name or name.startswith("["):
+        return (name,)
+    try:
+        return expand(name)
+    except NodeListError:
+        return (name,)
+
+
 def hostfile_nodes(text: str) -> tuple[Node, ...]:
     """The nodes of a hostfile in any of the dialects that schedulers write; lines that name no host are left out.
 
@@ -120,8 +147,9 @@ def hostfile_nodes(text: str) -> tuple[Node, ...]:
             continue
         name, _, suffix = words[0].partition(":") if words[0].count(":") == 1 else (words[0], "", "")
         slots = next((number(word[6:]) for word in words[1:] if word.startswith("slots=")), number(suffix))
-        repeats[name] = repeats.get(name, 0) + 1
-        counts.setdefault(name, slots)
+        for host in _spread(name):
+            repeats[host] = repeats.get(host, 0) + 1
+            counts.setdefault(host, slots)
     return tuple(
         Node(name, slots if slots is not None or repeats[name] == 1 else repeats[name])
         for name, slots in counts.items()

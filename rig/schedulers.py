@@ -1,13 +1,14 @@
 """How schedulers tell a process about its job: one reader a dialect, in the order of authority. Used by rig.job."""
 
 from rig.finding import Finding
-from rig.job import DEFAULT_PORT, Read, World
+from rig.job import DEFAULT_PORT, UNUSABLE, Read, World
 from rig.lean import Callable, Mapping
-from rig.nodelist import Node, NodeListError, expand, hostfile_nodes, number
+from rig.nodelist import NODE_LIMIT, Node, NodeListError, expand, hostfile_nodes, number
 
 MPI_HOSTFILE = "/etc/mpi/hostfile"  # mounted by the Kubernetes MPI operator
 DEEPSPEED_HOSTFILE = "/job/hostfile"  # DeepSpeed's default (launcher/runner.py)
 SAGEMAKER_FILE = "/opt/ml/input/config/resourceconfig.json"
+COUNTED_LATER = ("auto", "gpu", "cpu", "xpu")  # torchrun's --nproc_per_node, before anybody has counted
 # rank, world size, local rank, local size: each MPI names them itself.
 MPI_DIALECTS = (
     (
@@ -34,22 +35,39 @@ class Saying:
     def __init__(self, environ: Mapping[str, str], hostname: str, read: Read, platform: tuple[Node, ...]) -> None:
         self.environ, self.hostname, self.read, self.platform = environ, hostname, read, platform
         self.findings: list[Finding] = []
+        self.strange: set[str] = set()  # variables that were complained about
 
     def text(self, *names: str) -> str | None:
         return next((value for name in names if (value := self.environ.get(name, "").strip())), None)
 
     def number(self, *names: str) -> int | None:
-        return number(self.text(*names))
+        """The first of these variables that is set; None, with a line, where it holds no whole number."""
+        name = next((name for name in names if self.environ.get(name, "").strip()), "")
+        told = number(self.environ.get(name))
+        if name and told is None and self.environ[name].strip() not in COUNTED_LATER and name not in self.strange:
+            self.strange.add(name)
+            text = f"{name}={self.environ[name][:40]} is no whole number, and is not looked at"
+            self.findings.append(Finding("job-variable", "warn", "user", text, subject=name, fix="Set a whole number"))
+        return told
+
+    def count(self, *names: str) -> int | None:
+        """A number of nodes: `4`, or the lower end of an elastic range `2:4`. What is neither ends the boot."""
+        name = next((name for name in names if self.environ.get(name, "").strip()), "")
+        told = number(self.environ.get(name, "").split(":", 1)[0])
+        if name and not told:
+            self.unusable(name, f"{self.environ[name][:40]!r} is no number of nodes", "Set a whole number from 1")
+        return told
+
+    def unusable(self, source: str, why: str, fix: str) -> None:
+        if source not in self.strange:
+            self.strange.add(source)
+            self.findings.append(Finding(UNUSABLE, "fail", "user", f"{source}: {why}", subject=source, fix=fix))
 
     def nodes(self, source: str, expression: str) -> tuple[Node, ...]:
         try:
             return tuple(Node(name) for name in expand(expression))
         except NodeListError as error:
-            text = f"{source}: {error}"
-            fix = "Write names and ranges: gpu-[01-16,20]"
-            self.findings.append(
-                Finding("node-list", "fail", "user", text, subject=source, got=expression[:60], fix=fix)
-            )
+            self.unusable(source, str(error), "Write names and ranges: gpu-[01-16,20]")
             return ()
 
 
@@ -70,10 +88,7 @@ def given_hostfile(say: Saying) -> World | None:
     nodes = hostfile_nodes(text or "")
     if not nodes:
         what = "cannot be read" if text is None else "names no host"
-        found = Finding(
-            "node-list", "fail", "user", f"RIG_HOSTFILE={path} {what}", subject=path, fix="Correct the path"
-        )
-        say.findings.append(found)
+        say.unusable("RIG_HOSTFILE", f"{path} {what}", "Correct the path, or mount the file")
         return None
     return _of(nodes, "RIG_HOSTFILE", index=say.number("RIG_NODE_RANK", "NODE_RANK"))
 
@@ -140,12 +155,14 @@ def mpi_job(say: Saying) -> World | None:
     if not path and not say.text("K_MPI_JOB_ROLE"):
         return None
     nodes = hostfile_nodes(say.read(path or MPI_HOSTFILE) or "")
+    if not nodes and say.text("K_MPI_JOB_ROLE") == "launcher":
+        say.unusable("Kubernetes MPIJob", f"{path or MPI_HOSTFILE} names no worker", "Mount the operator's hostfile")
     return _of(nodes, "Kubernetes MPIJob", index=None) if nodes else None
 
 
 def pytorch_job(say: Saying) -> World | None:
     """A pod of a Kubernetes PyTorchJob (PET_*), or a node that was told NNODES and NODE_RANK."""
-    count = _at_least(say.text("PET_NNODES", "NNODES", "RIG_NNODES"))
+    count = say.count("PET_NNODES", "NNODES", "RIG_NNODES")
     index = say.number("PET_NODE_RANK", "NODE_RANK", "RIG_NODE_RANK")
     slots = say.number("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
     source = "Kubernetes PyTorchJob" if say.text("PET_NNODES") else "NNODES"
@@ -164,7 +181,7 @@ def pytorch_job(say: Saying) -> World | None:
 
 def indexed_job(say: Saying) -> World | None:
     """A pod of a Kubernetes Indexed Job or JobSet: `job-3`, or `job-3.service`, is one of NNODES pods."""
-    index, count = say.number("JOB_COMPLETION_INDEX"), _at_least(say.text("NNODES", "RIG_NNODES", "PET_NNODES"))
+    index, count = say.number("JOB_COMPLETION_INDEX"), say.count("NNODES", "RIG_NNODES", "PET_NNODES")
     if index is None or not count:
         if index is not None and say.text("MASTER_ADDR"):
             text = "JOB_COMPLETION_INDEX says that this is one pod of several, but not of how many"
@@ -175,7 +192,7 @@ def indexed_job(say: Saying) -> World | None:
     if count > 1 and (not dash or last != str(index)):
         return World((), count, index, source="Kubernetes Indexed Job")
     suffix = f".{domain}" if domain else ""
-    nodes = tuple(Node(f"{base}-{place}{suffix}") for place in range(min(count, 65536))) if count > 1 else ()
+    nodes = tuple(Node(f"{base}-{place}{suffix}") for place in range(min(count, NODE_LIMIT))) if count > 1 else ()
     return World(nodes or (Node(say.hostname),), count, index, source="Kubernetes Indexed Job")
 
 
@@ -188,6 +205,8 @@ def sagemaker(say: Saying) -> World | None:
         names, me = _json_hosts(listed, me)
         index = names.index(me) if me in names else None
         slots = say.number("SM_NUM_GPUS")
+        if not names:
+            say.unusable("SageMaker", "its host list is no JSON list of names", "Correct SM_HOSTS")
         return _of(tuple(Node(name) for name in names), "SageMaker", index, slots) if names else None
     expression = say.text("VC_WORKER_HOSTS")
     nodes = say.nodes("VC_WORKER_HOSTS", expression) if expression else ()
@@ -227,11 +246,6 @@ def _of(nodes: tuple[Node, ...], source: str, index: int | None, slots: int | No
 def _quotient(size: int, share: int | None) -> int:
     """Nodes by ranks a node, rounded up; 1 where the share is not known."""
     return -(-size // share) if share else 1
-
-
-def _at_least(text: str | None) -> int | None:
-    """`4`, or the lower end of an elastic range `2:4`."""
-    return number((text or "").split(":", 1)[0])
 
 
 READERS: tuple[Callable[[Saying], World | None], ...] = (

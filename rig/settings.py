@@ -6,13 +6,23 @@ CHECKS = ("off", "report", "enforce")
 
 
 class SettingsError(ValueError):
-    """A variable of ours holds what it cannot hold. Its text is one line: name, value, what is allowed."""
+    """A variable of ours holds what it cannot hold. Its text is one line: name, value, what is allowed.
+
+    `code` is the exit code of a boot that ends by it.
+    """
+
+    code = 64
+
+
+class SourceError(SettingsError):
+    """What a variable names cannot be used: training on without it would be another job than the one asked for."""
+
+    code = 78
 
 
 class Settings(NamedTuple):
     """What the user told rig by environment variables."""
 
-    quiet: bool = False
     checks: str = "report"
     fill: bool = True
     cpu_ranks: int = 2
@@ -23,7 +33,8 @@ class Settings(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """One RIG_* variable. `field` is its place in Settings, None where rig writes it and only others read it."""
+    """One RIG_* variable. `field` is its place in Settings; None where rig writes it, or where rig.job or the boot's
+    voice reads it. `parse` raises ValueError on what it cannot hold; None: any text will do."""
 
     name: str
     field: str | None
@@ -43,10 +54,19 @@ def _one_of_checks(text: str) -> str:
     return text
 
 
-def _ranks(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1024):
-        raise ValueError(text)
-    return int(text)
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+            raise ValueError(text)
+        return int(text)
+
+    return parse
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    from rig.nodelist import expand_safe  # most jobs name no nodes
+
+    return expand_safe(text)
 
 
 def _seconds(text: str) -> float:
@@ -63,10 +83,12 @@ def _path(text: str) -> str:
 
 
 VARIABLES = (
-    Variable("RIG_QUIET", "quiet", "0 or 1", "0", "1: only errors, and what was changed of the user's", _switch),
+    Variable("RIG_QUIET", None, "0 or 1", "0", "1: only errors, and what was changed of the user's", _switch),
     Variable("RIG_CHECKS", "checks", "off, report or enforce", "report", "what a failed check does", _one_of_checks),
     Variable("RIG_FILL", "fill", "0 or 1", "1", "0: leave the user's DeepSpeed config and arguments alone", _switch),
-    Variable("RIG_CPU_RANKS", "cpu_ranks", "a whole number from 1 to 1024", "2", "ranks without a GPU", _ranks),
+    Variable(
+        "RIG_CPU_RANKS", "cpu_ranks", "a whole number from 1 to 1024", "2", "ranks without a GPU", _whole(1, 1024)
+    ),
     Variable(
         "RIG_GRACE", "grace_s", "seconds from 0 to 86400", "30", "from SIGTERM to SIGKILL after a rank failed", _seconds
     ),
@@ -75,11 +97,22 @@ VARIABLES = (
         "RIG_MODEL", "model", "hidden=4096,layers=32 or a config.json", "", "size of the model, to size buckets", str
     ),
     Variable("RIG_STATE", "state", "an absolute path", "", "folder of facts.json, plan.json and the others", _path),
-    Variable("RIG_NODES", None, "names and ranges: gpu-[01-16,20]", "", "the nodes of the job"),
+    Variable("RIG_NODES", None, "names and ranges: gpu-[01-16,20]", "", "the nodes of the job", _nodes),
     Variable("RIG_HOSTFILE", None, "a path", "", "a hostfile with the nodes of the job"),
-    Variable("RIG_SLOTS", None, "a whole number", "", "ranks on each node of RIG_NODES"),
-    Variable("RIG_NODE_RANK", None, "a whole number from 0", "", "which node of the job this is"),
-    Variable("RIG_NNODES", None, "a whole number", "", "number of nodes, where no list names them"),
+    Variable(
+        "RIG_SLOTS", None, "a whole number from 1 to 1024", "", "ranks on each node of RIG_NODES", _whole(1, 1024)
+    ),
+    Variable(
+        "RIG_NODE_RANK", None, "a whole number from 0 to 65535", "", "which node of the job this is", _whole(0, 65535)
+    ),
+    Variable(
+        "RIG_NNODES",
+        None,
+        "a whole number from 1 to 65536",
+        "",
+        "number of nodes, where no list names them",
+        _whole(1, 65536),
+    ),
     Variable(
         "RIG_PLANNED",
         None,
@@ -96,13 +129,22 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     told: dict[str, object] = {}
     for variable in VARIABLES:
         text = environ.get(variable.name, "")
-        if not text or variable.field is None or variable.parse is None:
+        if not text or variable.parse is None:
             continue
         try:
-            told[variable.field] = variable.parse(text)
-        except (ValueError, KeyError):
-            raise SettingsError(f"{variable.name}={text}: must be {variable.allowed}") from None
+            value = variable.parse(text)
+        except (ValueError, KeyError) as error:
+            raise SettingsError(_refusal(variable, text, error)) from None
+        if variable.field is not None:
+            told[variable.field] = value
     return Settings()._replace(**told)  # type: ignore[arg-type]
+
+
+def _refusal(variable: Variable, text: str, error: Exception) -> str:
+    """One line; a node list can be long, and the part that is wrong is what helps."""
+    shown = text if len(text) <= 80 else f"{text[:77]}..."
+    why = f" ({error})" if variable.parse is _nodes else ""
+    return f"{variable.name}={shown}: must be {variable.allowed}{why}"
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:

@@ -62,8 +62,8 @@ def cost(links: Links) -> Cost:
 
 
 def usable(figure: float | None) -> float | None:
-    """A measured or given figure, None unless it is positive and below 1e18: garbage must not reach a setting."""
-    return figure if figure is not None and 0 < figure < 1e18 else None
+    """A measured or given figure, None unless it is between 1e-18 and 1e18: garbage must not reach a setting."""
+    return figure if figure is not None and 1e-18 < figure < 1e18 else None
 
 
 def node_bandwidth(links: Links) -> tuple[float, str]:

@@ -25,7 +25,7 @@ def plan_launch(machine: Machine, world: World, settings: Settings, environ: Map
     """Ranks of this node and of the job. `environ` is the user's environment."""
     gpus = visible(len(machine.gpus), environ.get("CUDA_VISIBLE_DEVICES"))
     local, found = _local_ranks(machine, gpus, settings, environ)
-    world, strangers = _believable(world)
+    world, strangers = _believable(world, machine.surroundings.hostname or "this machine", environ)
     slots = tuple(node.slots or local.value for node in world.nodes) if len(world.nodes) == world.node_count else ()
     slots = slots or (local.value,) * world.node_count
     index = world.node_index
@@ -60,18 +60,23 @@ def _local_ranks(
     return Setting("local_ranks", settings.cpu_ranks, "default", reason), found
 
 
-def _believable(world: World) -> tuple[World, tuple[Finding, ...]]:
-    """A platform file may list machines of other jobs: where this node is not among them, it trains alone."""
-    if world.node_index is not None or world.node_count == 1:
+def _believable(world: World, here: str, environ: Mapping[str, str]) -> tuple[World, tuple[Finding, ...]]:
+    """A platform file may list machines of other jobs: where this node is not among them, it trains alone. The launcher
+    of a Kubernetes MPIJob is no node, and that is right."""
+    known = world.node_index is not None or world.node_count == 1 or world.started
+    if known or environ.get("K_MPI_JOB_ROLE") == "launcher":
         return world, ()
     if world.source == PLATFORM:
-        text = "the platform file lists nodes, but not this one: it trains alone"
+        text = f"the platform file lists nodes, but not {here}: it trains alone"
         found = Finding(
             "node-unknown", "warn", "platform", text, fix="Set RIG_NODES and RIG_NODE_RANK for several nodes"
         )
         return World(master_addr="127.0.0.1"), (found,)
-    text = f"the job has {world.node_count} nodes ({world.source}), and nothing says which of them this is"
-    return world, (Finding("node-unknown", "fail", "user", text, fix="Set RIG_NODE_RANK on each node"),)
+    text = f"{here} is none of the {world.node_count} nodes of {world.source}"
+    if not world.nodes:
+        text = f"the job has {world.node_count} nodes ({world.source}), and nothing says which of them {here} is"
+    fix = "Set RIG_NODE_RANK on each node, or name this one as `hostname` prints it"
+    return world, (Finding("node-unknown", "fail", "user", text, world.source, fix=fix),)
 
 
 def _too_many(named: int, gpus: int, source: str) -> tuple[Finding, ...]:
@@ -95,12 +100,13 @@ def _job_lines(world: World, slots: tuple[int, ...], environ: Mapping[str, str])
         port = Setting("master_port", world.master_port, source, f"all nodes must agree on it ({reason})")
     else:
         port = Setting("master_port", None, "default", "a free port is taken at the start")
+    alone = "127.0.0.1" if world.node_count == 1 else None  # of several nodes each would wait at its own
     address_source = "environment" if environ.get("MASTER_ADDR") else source
     return (
         Setting("slots", slots, source, f"ranks on each node ({reason})"),
         Setting("node_rank", world.node_index, source, reason),
         Setting("world_size", sum(slots), source, "ranks of all nodes"),
-        Setting("master_addr", world.master_addr or "127.0.0.1", address_source, f"where rank 0 listens ({reason})"),
+        Setting("master_addr", world.master_addr or alone, address_source, f"where rank 0 listens ({reason})"),
         port,
     )
 
@@ -123,10 +129,11 @@ def _environment(gpus: int, environ: Mapping[str, str]) -> tuple[Setting, ...]:
 
 
 def place_of(plan: Plan, free_port: int = DEFAULT_PORT) -> Place | None:
-    """Where this node stands; None where it is none of the job's nodes. `free_port` is for a job of one node."""
+    """Where this node stands; None where it is none of the job's nodes, or nobody knows where they meet.
+    `free_port` is for a job of one node."""
     told = {line.name: line.value for line in plan.ranks}
     index, slots = told["node_rank"], told["slots"]
-    if index is None or index >= len(slots):
+    if index is None or index >= len(slots) or told["master_addr"] is None:
         return None
     port = told["master_port"]
     slots = (*slots[:index], told["local_ranks"], *slots[index + 1 :])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from rig.finding import Finding
-from rig.job import World, read_world
+from rig.job import World, read_world, unusable
 from rig.nodelist import Node, NodeListError, expand, hostfile_nodes
 
 
@@ -168,7 +168,8 @@ def test_sagemaker_lists_its_hosts_in_a_variable_or_a_file() -> None:
     assert (world.nodes, world.node_index) == ((Node("algo-1", 8), Node("algo-2", 8)), 1)
     config = {"/opt/ml/input/config/resourceconfig.json": '{"current_host": "algo-2", "hosts": ["algo-1", "algo-2"]}'}
     assert quiet({}, "ip-1", config).node_index == 1
-    assert quiet({}, "ip-1", {"/opt/ml/input/config/resourceconfig.json": "{broken"}).source == "single node"
+    broken = {"/opt/ml/input/config/resourceconfig.json": "{broken"}
+    assert unusable(world_of({}, "ip-1", broken)[1]) is not None
 
 
 def test_a_hostfile_given_and_the_default_one() -> None:
@@ -190,11 +191,20 @@ def test_sources_that_disagree_are_named_and_the_first_is_believed() -> None:
     ("environ", "name", "outcome", "word"),
     [
         ({"RIG_NODES": "a[3-1]"}, "node-list", "fail", "3-1"),
-        ({"RIG_NODES": "a,b"}, "node-unknown", "warn", "me is none of"),
         ({"RIG_NODES": "me,a;reboot"}, "node-name", "fail", "';'"),
         ({"RIG_NODES": "me,-oProxyCommand=x"}, "node-name", "fail", "dash"),
         ({"RIG_NODES": "me,a,a"}, "node-name", "fail", "twice"),
         ({"RIG_HOSTFILE": "/none"}, "node-list", "fail", "cannot be read"),
+        ({"NNODES": "two", "NODE_RANK": "0"}, "node-list", "fail", "NNODES: 'two' is no number"),
+        ({"PET_NNODES": "0"}, "node-list", "fail", "PET_NNODES: '0' is no number"),
+        ({"NNODES": "999999999", "MASTER_ADDR": "a"}, "node-list", "fail", "999999999 nodes"),
+        ({"RIG_NODES": "me", "RIG_SLOTS": "1025"}, "node-list", "fail", "1025 ranks"),
+        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2000"}, "node-list", "fail", "2000"),
+        ({"SLURM_JOB_NODELIST": "n[2-"}, "node-list", "fail", "SLURM_JOB_NODELIST: brackets"),
+        ({"VC_WORKER_HOSTS": "n[2-"}, "node-list", "fail", "VC_WORKER_HOSTS: brackets"),
+        ({"SM_HOSTS": "algo-1"}, "node-list", "fail", "SageMaker: its host list"),
+        ({"K_MPI_JOB_ROLE": "launcher"}, "node-list", "fail", "/etc/mpi/hostfile names no worker"),
+        ({"RIG_NODES": "me", "NODE_RANK": "first"}, "job-variable", "warn", "NODE_RANK=first"),
         ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "world-incomplete", "fail", "rank 0 listens"),
         ({"NNODES": "2", "NODE_RANK": "2", "MASTER_ADDR": "a"}, "world-contradiction", "fail", "number 2"),
         ({"RANK": "8", "LOCAL_RANK": "0", "WORLD_SIZE": "8"}, "world-contradiction", "fail", "rank 8"),
@@ -207,6 +217,11 @@ def test_what_does_not_fit_is_a_finding(environ: dict[str, str], name: str, outc
     assert [(finding.id, finding.outcome) for finding in findings] == [(name, outcome)]
     assert word in findings[0].text
     assert findings[0].fix
+    assert (unusable(findings) is not None) == (name == "node-list")
+
+
+def test_ranks_a_node_that_nobody_has_counted_yet_are_no_mistake() -> None:
+    assert quiet({"NNODES": "1", "NODE_RANK": "0", "NPROC_PER_NODE": "gpu"}).node_count == 1
 
 
 def test_ten_thousand_nodes_are_read_in_a_moment() -> None:
@@ -221,6 +236,7 @@ def test_ten_thousand_nodes_are_read_in_a_moment() -> None:
 
 
 def test_a_hostfile_in_any_dialect() -> None:
+    assert hostfile_nodes("n[1-2] slots=4\nx[2-1]\n") == (Node("n1", 4), Node("n2", 4), Node("x[2-1]"))
     assert hostfile_nodes("\ufeffa slots=2 max_slots=3\r\n# c\n\nb:4\nc\nc\n192.0.2.1 slots=1\nfe80::1\n") == (
         Node("a", 2),
         Node("b", 4),

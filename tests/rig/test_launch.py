@@ -3,7 +3,7 @@
 import pytest
 
 from rig.job import Node, World
-from rig.machine import UNLIMITED, Cpu, Gpu, Limits, Machine
+from rig.machine import UNLIMITED, Cpu, Gpu, Limits, Machine, Surroundings
 from rig.plan import Plan, Setting
 from rig.plan.compose import Asked, make_plan
 from rig.plan.launch import LaunchPlan, place_of, plan_launch
@@ -77,6 +77,24 @@ def test_a_node_that_is_not_listed(source: str, outcome: str, nodes: int) -> Non
     assert [(one.id, one.outcome) for one in plan.findings] == [("node-unknown", outcome)]
     assert len(line(plan, "slots").value) == nodes
     assert (place_of(Plan(ranks=plan.ranks)) is None) == (outcome == "fail")
+
+
+def test_who_is_not_listed_is_named_with_the_remedy() -> None:
+    here = EIGHT._replace(surroundings=Surroundings(hostname="me"))
+    world = World((Node("a"), Node("b")), 2, None, master_addr="a", source="RIG_NODES")
+    (found,) = launch(here, world).findings
+    assert found.text == "me is none of the 2 nodes of RIG_NODES" and "RIG_NODE_RANK" in found.fix
+    (found,) = launch(here, world._replace(nodes=())).findings
+    assert found.text.endswith("nothing says which of them me is")
+    assert not launch(here, world, K_MPI_JOB_ROLE="launcher").findings
+    assert not launch(here, world._replace(started=True)).findings
+
+
+def test_nodes_that_do_not_know_where_to_meet_start_nothing() -> None:
+    """Each would wait for the others at its own loopback."""
+    world = World((), 2, 0, source="NNODES")
+    assert place_of(Plan(ranks=launch(EIGHT, world).ranks)) is None
+    assert place_of(Plan(ranks=launch(EIGHT, world._replace(master_addr="a")).ranks)) is not None
 
 
 def test_the_hostfile_names_the_nodes_of_the_job_that_is_planned() -> None:

@@ -307,3 +307,9 @@ def test_a_config_json_is_counted_nested_or_not() -> None:
     assert model_of_config(gpt2).params == pytest.approx(124e6, rel=0.01)
     assert model_of_config({"hidden_sizes": [64, 512, 128]}).hidden == 512
     assert model_of_config({"hidden_size": "big", "num_hidden_layers": True}) == Model()
+
+
+def test_a_figure_next_to_nothing_counts_as_unknown() -> None:
+    """5e-324 bytes/s would make one token's time infinite."""
+    tiny = DsInputs(Links(1, 2, measured_bytes=5e-324, measured_alpha_s=5e-324), flops=1e9)
+    assert plan_deepspeed(tiny) == plan_deepspeed(DsInputs(Links(1, 2), flops=1e9))

@@ -28,7 +28,6 @@ def test_every_field_has_its_variable() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "field", "value"),
     [
-        ("RIG_QUIET", "1", "quiet", True),
         ("RIG_CHECKS", "enforce", "checks", "enforce"),
         ("RIG_FILL", "0", "fill", False),
         ("RIG_CPU_RANKS", "4", "cpu_ranks", 4),
@@ -57,13 +56,48 @@ def test_a_value_is_read(name: str, text: str, field: str, value: object) -> Non
         ("RIG_GRACE", "inf"),
         ("RIG_GRACE", "-1"),
         ("RIG_ROOT", "tree.txt"),
+        ("RIG_SLOTS", "eight"),
+        ("RIG_SLOTS", "0"),
+        ("RIG_SLOTS", "1025"),
+        ("RIG_SLOTS", "9" * 5000),
+        ("RIG_NODE_RANK", "first"),
+        ("RIG_NODE_RANK", "-1"),
+        ("RIG_NODE_RANK", "65536"),
+        ("RIG_NNODES", "two"),
+        ("RIG_NNODES", "0"),
+        ("RIG_NNODES", "999999999"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_allowed(name: str, text: str) -> None:
     with pytest.raises(SettingsError) as error:
         read_settings({name: text})
     allowed = next(v.allowed for v in VARIABLES if v.name == name)
-    assert str(error.value) == f"{name}={text}: must be {allowed}"
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    assert str(error.value) == f"{name}={shown}: must be {allowed}"
+    assert error.value.code == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gpu-[01-", "brackets do not match"),
+        ("a[3-1]", "'3-1' is not a range"),
+        ("n[1-999999999]", "more than 65536 nodes"),
+        ("a,a;reboot", "';'"),
+        ("a,-oProxyCommand=x", "dash"),
+        ("a,b,a", "'a' stands there twice"),
+        (" ,, ", "names no node"),
+    ],
+)
+def test_a_list_of_nodes_is_refused_with_its_part(text: str, why: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_settings({"RIG_NODES": text})
+    assert str(error.value).startswith(f"RIG_NODES={text}: must be names and ranges") and why in str(error.value)
+
+
+def test_a_variable_of_the_job_that_is_right_is_left_to_the_reader_of_the_job() -> None:
+    told = {"RIG_NODES": "gpu-[01-16]", "RIG_SLOTS": "8", "RIG_NODE_RANK": "0", "RIG_NNODES": "16", "RIG_QUIET": "1"}
+    assert read_settings(told) == Settings()
 
 
 @given(st.sampled_from([v.name for v in VARIABLES]), st.text(max_size=20))
