@@ -4,8 +4,6 @@
 difference before it is committed.
 """
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from rig.captured import Captured
 from rig.detect import detect
 from rig.job import read_world
 from rig.plan.compose import Asked, Composed, make_plan
+from tests.machine_answers import answered
 
 HERE = Path(__file__).parent / "machines"
 NAMES = sorted(folder.name for folder in HERE.iterdir() if (folder / "tree.txt").is_file())
@@ -43,13 +42,8 @@ def digest(composed: Composed) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_plan_is_as_expected(name: str) -> None:
-    path = HERE / name / "expected.json"
-    wanted = json.loads(path.read_text(encoding="utf-8"))
-    found = json.loads(json.dumps(digest(planned(name))))
-    if os.environ.get("BLESS") == "1":
-        wanted["plan"] = found
-        path.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-    assert found == wanted["plan"]
+    found, wanted = answered(HERE / name, "plan", digest(planned(name)))
+    assert found == wanted
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,7 +5,6 @@ BLESS=1 writes the facts anew (and leaves the plan); read the difference before 
 """
 
 import json
-import os
 import runpy
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rig.detect import detect
 from rig.emit import to_json
 from rig.machine import Machine
 from rig.topology import path_class, tree
+from tests.machine_answers import answered
 
 HERE = Path(__file__).parent / "machines"
 NAMES = sorted(folder.name for folder in HERE.iterdir() if (folder / "tree.txt").is_file())
@@ -51,13 +51,21 @@ def test_there_is_a_machine_of_every_kind() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_facts_are_as_expected(name: str) -> None:
-    path = HERE / name / "expected.json"
-    wanted = json.loads(path.read_text()) if path.exists() else {"facts": None, "plan": None}
-    facts = digest(detect(Captured(str(HERE / name / "tree.txt"))))
-    if os.environ.get("BLESS") == "1":
-        wanted["facts"] = facts
-        path.write_text(json.dumps(wanted, indent=1) + "\n")
-    assert json.loads(json.dumps(facts)) == wanted["facts"]
+    found, wanted = answered(HERE / name, "facts", digest(detect(Captured(str(HERE / name / "tree.txt")))))
+    assert found == wanted
+
+
+@pytest.mark.parametrize("parts", [("facts", "plan"), ("plan", "facts")])
+def test_a_new_machine_is_blessed_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, str]
+) -> None:
+    monkeypatch.delenv("BLESS", raising=False)
+    assert answered(tmp_path, parts[0], 1) == (1, None)  # a machine without answers fails
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("BLESS", "1")
+    assert [answered(tmp_path, part, {"of": part}) for part in parts] == [({"of": part},) * 2 for part in parts]
+    monkeypatch.delenv("BLESS")
+    assert answered(tmp_path, parts[0], 2) == (2, {"of": parts[0]})
 
 
 @pytest.mark.parametrize("name", NAMES)
