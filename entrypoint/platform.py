@@ -3,7 +3,7 @@
 import os
 import sys
 
-from rig.platform import PATH, Problem
+from rig.platform import PATH
 
 USAGE_TEXT = """usage: rig platform validate [FILE]
        rig platform example
@@ -53,22 +53,11 @@ def run(argv: list[str]) -> int:
 
 def _validate(path: str) -> int:
     """Print all problems on standard output; a file for another machine is valid, and said to be one."""
-    from rig.platform import other_machine, with_files
-    from rig.platform_schema import parse_platform
-    from rig.root import READ_LIMIT, Live
+    from rig.platform import examine
+    from rig.root import Live
 
-    root, full = Live(), os.path.abspath(path)
-    text = root.read(full)
-    if text is None:
-        print(f"rig: error: {path} cannot be read", file=sys.stderr)
-        return 1
-    platform, problems = parse_platform(text)
-    if len(text.encode("utf-8", "replace")) >= READ_LIMIT:
-        platform, problems = None, (Problem("", "is larger than 1 MiB", "Write only what the schema asks for"),)
-    if platform is not None:
-        stranger = other_machine(root, platform)
-        problems = (*problems, *with_files(root, platform)[1], *((stranger._replace(fatal=False),) if stranger else ()))
-    for one in problems:
+    platform, problems, stranger = examine(Live(), os.path.abspath(path))
+    for one in (*problems, *((stranger._replace(fatal=False),) if stranger else ())):
         print(f"{path}: {'error' if one.fatal else 'warning'}: {f'{one.key} {one.text}'.strip()}. {one.fix}")
     if platform is not None:
         print(f"{path}: valid")

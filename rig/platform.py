@@ -108,25 +108,32 @@ def load_platform(root: Root, path: str = PATH) -> tuple[Platform | None, tuple[
         return None, (
             _ignored(path, Problem("", f"is a link to {real}, outside of {folder}", "Put the file itself there")),
         )
-    text = root.read(path)
-    if text is None:
-        return None, (_ignored(path, Problem("", "cannot be read", "Make it readable for the container's user")),)
-    if len(text.encode("utf-8", "replace")) >= READ_LIMIT:
-        return None, (_ignored(path, Problem("", "is larger than 1 MiB", "Write only what the schema asks for")),)
-    from rig.platform_schema import parse_platform  # json is imported only where a file exists
-
-    platform, problems = parse_platform(text)
-    fatal = [one for one in problems if one.fatal]
-    if platform is None or fatal:
+    platform, told, stranger = examine(root, path)
+    if platform is None:
+        fatal = [one for one in told if one.fatal]
         return None, (_ignored(path, fatal[0], len(fatal) - 1),)
-    platform, refused = with_files(root, platform)
-    if (stranger := other_machine(root, platform)) is not None:
+    if stranger is not None:
         return None, (_ignored(path, stranger),)
-    told = (*problems, *refused)
     if len(told) > WARNINGS_AT_MOST:
         more = f"and {len(told) - WARNINGS_AT_MOST + 1} more"
         told = (*told[: WARNINGS_AT_MOST - 1], Problem("", more, f"rig platform validate {path}", False))
     return platform, tuple(_warned(path, one) for one in told)
+
+
+def examine(root: Root, path: str) -> tuple[Platform | None, tuple[Problem, ...], Problem | None]:
+    """The platform (None where the file cannot be used), every problem, and why it is another machine's."""
+    text = root.read(path)
+    if text is None:
+        return None, (Problem("", "cannot be read", "Make it readable for the container's user"),), None
+    if len(text.encode("utf-8", "replace")) >= READ_LIMIT:
+        return None, (Problem("", "is larger than 1 MiB", "Write only what the schema asks for"),), None
+    from rig.platform_schema import parse_platform  # json is imported only where a file exists
+
+    platform, problems = parse_platform(text)
+    if platform is None or any(one.fatal for one in problems):
+        return None, problems, None
+    platform, refused = with_files(root, platform)
+    return platform, (*problems, *refused), other_machine(root, platform)
 
 
 def other_machine(root: Root, platform: Platform) -> Problem | None:

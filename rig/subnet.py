@@ -44,3 +44,9 @@ def parse_address(text: str) -> Address | None:
     if not (length.isascii() and length.isdecimal()) or int(length) > BITS[version]:
         return None
     return Address(version, value, int(length))
+
+
+def is_link_local(address: str) -> bool:
+    """fe80::/10 and 169.254/16, with or without a prefix length."""
+    head = address.partition(":")[0].lower()
+    return address.startswith("169.254.") or (len(head) == 4 and head[:3] in ("fe8", "fe9", "fea", "feb"))

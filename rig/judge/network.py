@@ -3,12 +3,17 @@
 from rig.judge.ruling import Edit, Ruling
 from rig.judge.site import site_of
 from rig.lean import Any, Iterator, Mapping
+from rig.plan.nccl_local import SHM_DEEPSPEED
+from rig.subnet import is_link_local
 
 Facts = Mapping[str, Any]
-SHM_LEAST = 512 << 20  # below it NCCL and data loaders fail; ds_report warns there too
 VIRTUAL = ("docker", "br-", "veth", "virbr", "lo", "cni", "flannel", "cali", "tun", "tap", "podman", "kube", "nerdctl")
-# Addresses that no other node can reach: loopback, link-local, Docker's default bridges.
-HERE_ONLY = ("127.", "169.254.", "172.17.", "172.18.", "172.19.", "::1", "fe80:")
+# Addresses that no other node can reach, beside link-local ones: loopback, Docker's default bridges.
+HERE_ONLY = ("127.", "172.17.", "172.18.", "172.19.", "::1")
+
+
+def here_only(address: str) -> bool:
+    return address.startswith(HERE_ONLY) or is_link_local(address)
 
 
 def master_address(given: Facts, world: Facts) -> Iterator[Ruling]:
@@ -17,7 +22,7 @@ def master_address(given: Facts, world: Facts) -> Iterator[Ruling]:
     if not isinstance(told, str) or not told.split():
         return
     first = told.split()[0]
-    best = known if isinstance(known, str) else next((ip for ip in told.split() if not ip.startswith(HERE_ONLY)), None)
+    best = known if isinstance(known, str) else next((ip for ip in told.split() if not here_only(ip)), None)
     if best is None:
         text = f"no address in '{told[:60]}' can be reached from another node"
         yield Ruling("reject", "master-addr", text, "--master_addr", "Give --master_addr")
@@ -93,7 +98,7 @@ def mtu(given: Facts, world: Facts) -> Iterator[Ruling]:
 def shared_memory(given: Facts, world: Facts) -> Iterator[Ruling]:
     """NCCL's own transport inside a node and data loaders need /dev/shm; Docker gives 64 MB."""
     size = given.get("dev_shm_bytes")
-    if not isinstance(size, int) or isinstance(size, bool) or size >= SHM_LEAST:
+    if not isinstance(size, int) or isinstance(size, bool) or size >= SHM_DEEPSPEED:
         return
     text = f"/dev/shm is {size >> 20} MB; run with --shm-size=1g or --ipc=host"
     verdict = "reject" if site_of(world).gpus_per_node > 1 else "warn"

@@ -3,7 +3,7 @@
 from rig.lean import Any, Mapping, NamedTuple
 from rig.nodelist import number
 from rig.plan.deepspeed import DsPlan, plan_deepspeed
-from rig.plan.ds_inputs import DsInputs
+from rig.plan.ds_inputs import NVLINK_EFFICIENCY, NVLINK_LINK_BYTES, DsInputs
 from rig.plan.ds_link import ASSUMED_INTRA, Links
 from rig.plan.ds_model import Model, ModelError, model_of_config
 from rig.plan.ds_rates import sustained_flops, usual_memory_bytes
@@ -11,7 +11,7 @@ from rig.plan.ds_versions import PINNED, Version, parse_version
 
 RDMA_FROM_GBPS = 100.0  # a link this fast is taken for RDMA where nobody says how it is used
 NVLINKED = ("A100", "A800", "H100", "H800", "H200", "B200", "GB200", "V100")
-NVLINK_BYTES = 225e9
+NVLINK_RING_BYTES = 12 * NVLINK_LINK_BYTES * NVLINK_EFFICIENCY  # the fewest links of those (A100), as a ring uses them
 
 
 class Site(NamedTuple):
@@ -42,11 +42,13 @@ class Site(NamedTuple):
     local_host: str | None = None
     local_names: tuple[str, ...] = ()
     launcher: str | None = None
+    inputs: DsInputs | None = None  # of a plan that was made already; None: made from what stands above
 
 
 def site_of(world: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Site:
     """A site from plain names and values (`nodes`, `gpus_per_node`, `sm`, `gpu_mem_gb`, `link_gbps`, `hidden`,
-    `model_params`, `hf_trainer`, `deepspeed`, ...); what has the wrong type counts as unknown."""
+    `model_params`, `hf_trainer`, `deepspeed`, ...); what has the wrong type counts as unknown. `inputs` holds the
+    DsInputs of this node's own plan where there is one: then a config is judged by the plan that fills it."""
     known = {**world, **(more or {})}
     nodes, gpus = _whole(known, "nodes") or 1, _whole(known, "gpus_per_node")
     gbps = _real(known, "link_gbps", "nic_gbps")
@@ -80,11 +82,14 @@ def site_of(world: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> 
         local_host=known.get("local_host") if isinstance(known.get("local_host"), str) else None,
         local_names=tuple(name for name in known.get("local_names", ()) if isinstance(name, str)),
         launcher=known.get("launcher") if isinstance(known.get("launcher"), str) else None,
+        inputs=known.get("inputs") if isinstance(known.get("inputs"), DsInputs) else None,
     )
 
 
 def inputs_at(site: Site, stage: int | None) -> DsInputs:
     """The inputs of the DeepSpeed plan at this site."""
+    if site.inputs is not None:
+        return site.inputs._replace(stage=stage)
     nvlink = any(name in (site.gpu or "").upper() for name in NVLINKED)
     links = Links(
         site.nodes,
@@ -92,7 +97,7 @@ def inputs_at(site: Site, stage: int | None) -> DsInputs:
         site.link_gbps,
         site.nics,
         site.transport,
-        NVLINK_BYTES if nvlink else ASSUMED_INTRA if site.gpu else None,
+        NVLINK_RING_BYTES if nvlink else ASSUMED_INTRA if site.gpu else None,
         nvlink,
         gloo=site.cpu,
     )

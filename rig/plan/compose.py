@@ -46,6 +46,7 @@ class Composed(NamedTuple):
         sm = [10 * gpu.capability[0] + gpu.capability[1] for gpu in self.gpus if gpu.capability]
         memory = self.ds_inputs.gpu_memory_bytes
         told = {
+            "inputs": self.ds_inputs,
             "nodes": links.nodes,
             "gpus_per_node": links.gpus_per_node,
             "device": "cpu" if self.ds_inputs.accelerator == "cpu" else None,

@@ -7,7 +7,7 @@ from rig.plan.ds_model import Model
 from rig.plan.ds_rates import CPU_FLOPS, sustained_flops
 from rig.plan.ds_versions import PINNED, Version
 
-NVLINK_BYTES = 25e9  # a link of NVLink 2-4, each way (NVIDIA data sheets)
+NVLINK_LINK_BYTES = 25e9  # a link of NVLink 2-4, each way (NVIDIA data sheets)
 NVLINK_EFFICIENCY = 0.75  # ring bus bandwidth against the sum of links: 235 of 300 GB/s on A100 (nccl-tests)
 PCIE_GEN4_P2P_BYTES = 20e9  # ring over PCIe gen 4 x16 with peer access; without it the assumed 10 GB/s of ds_link
 
@@ -127,7 +127,7 @@ def intra_bytes(gpus: tuple[Gpu, ...]) -> float | None:
         return None
     links = [gpu.nvlinks for gpu in gpus]
     if all(links):
-        return min(count for count in links if count) * NVLINK_BYTES * NVLINK_EFFICIENCY
+        return min(count for count in links if count) * NVLINK_LINK_BYTES * NVLINK_EFFICIENCY
     return PCIE_GEN4_P2P_BYTES if all(gpu.p2p for gpu in gpus) else None
 
 

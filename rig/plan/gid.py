@@ -8,6 +8,7 @@ their tables differently: index 3 is a habit of mlx5 hosts, not a rule.
 from rig.machine import Gid, NetDev, Port
 from rig.plan.nccl_facts import Version
 from rig.plan.nccl_vars import GID_DETECTION, GID_WALK_FIXED
+from rig.subnet import is_link_local as link_local
 from rig.subnet import parse_address
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
@@ -31,7 +32,7 @@ def ipv4_of(gid: str) -> str | None:
 
 def is_link_local(gid: str) -> bool:
     """fe80::/10, and IPv4 169.254/16 in mapped form."""
-    return gid[:3] in ("fe8", "fe9", "fea", "feb") or (ipv4_of(gid) or "").startswith("169.254.")
+    return link_local(ipv4_of(gid) or gid)
 
 
 def in_subnet(gid: str, subnet: str) -> bool:

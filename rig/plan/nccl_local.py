@@ -10,6 +10,7 @@ from rig.plan.nccl_paths import NEAR, closest_gpu
 from rig.plan.nccl_vars import PORT_FUSION, dotted
 
 SHM_A_GPU = 20 << 20  # two connectors of 9.2 MiB for each GPU, as NCCL 2.18 to 2.21 make them (nccl#342)
+SHM_DEEPSPEED = 512 << 20  # ds_report warns below it: NCCL and data loaders fail (deepspeed/env_report.py)
 SHM_PLENTY = 1 << 30
 HEEDS_NVML = (2, 19, 1)
 LYING = ("rtx 40", "rtx 50")  # GeForce whose drivers report peer access that does not work (nccl-tests#117)

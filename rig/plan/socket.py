@@ -11,7 +11,7 @@ from rig.plan import Setting
 from rig.plan.nccl_facts import Say, Scene, Version, listed, say
 from rig.plan.nccl_heard import listen
 from rig.plan.nccl_match import exact_list, matches
-from rig.subnet import parse_address
+from rig.subnet import is_link_local, parse_address
 
 MOST = 16  # MAX_IFS
 STATE_TEST = (2, 28, 3)  # first version that skips interfaces that are down, and virbr*
@@ -48,11 +48,7 @@ def bare(address: str) -> str:
 def local_only(address: str) -> bool:
     """Loopback and link-local addresses of both families."""
     plain = bare(address)
-    return (
-        plain.startswith(("127.", "169.254."))
-        or plain == "::1"
-        or plain[:4].lower() in ("fe80", "fe90", "fea0", "feb0")
-    )
+    return plain.startswith("127.") or plain == "::1" or is_link_local(plain)
 
 
 def is_loopback(dev: NetDev) -> bool:

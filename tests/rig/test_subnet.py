@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rig.subnet import Address, parse_address
+from rig.judge.network import here_only
+from rig.plan.socket import local_only
+from rig.subnet import Address, is_link_local, parse_address
 
 ANY = st.ip_addresses()
 
@@ -48,3 +50,13 @@ def test_what_is_no_address(text: str) -> None:
 def test_a_scope_is_dropped() -> None:
     assert parse_address("fe80::1%eth0") == Address(6, 0xFE80 << 112 | 1, 128)
     assert parse_address("fe80::1%eth0/64") == Address(6, 0xFE80 << 112 | 1, 64)
+
+
+@pytest.mark.parametrize("address", ["fe80::1", "FE80::1/64", "fe81::2", "febf:1::", "169.254.0.7/16", "fe80:0000::"])
+def test_what_only_a_neighbour_can_reach(address: str) -> None:
+    assert is_link_local(address) and local_only(address) and here_only(address)
+
+
+@pytest.mark.parametrize("address", ["fec0::1", "fe8::1", "2001:db8::1", "fd00::1", "192.0.2.1", "16.9.254.1", ""])
+def test_what_others_can_reach_too(address: str) -> None:
+    assert not is_link_local(address) and not local_only(address) and not here_only(address)
