@@ -58,6 +58,27 @@ def test_a_setting_that_cannot_be(docker: Any, setting: str, allowed: str) -> No
     assert (done.code, done.out, errors(done)) == (64, "", [f"{setting}: must be {allowed}"])
 
 
+def test_a_state_folder_that_cannot_be(docker: Any) -> None:
+    done = docker.run("echo", "started", options=["--env", "RIG_STATE=/etc/passwd/x"])
+    assert (done.code, done.out, errors(done)) == (64, "", ["RIG_STATE=/etc/passwd/x: Not a directory"])
+
+
+def test_a_script_that_may_be_executed_and_not_be_read(docker: Any, workspace: Mount, tmp_path: Any) -> None:
+    options = workspace(train__py=PRINTS)
+    (tmp_path / "train.py").chmod(0o711)
+    done = docker.run("train.py", options=[*options, "--user", "12345:0"])
+    assert (done.code, errors(done)) == (126, ["train.py may not be read by this user"])
+
+
+def test_a_program_of_another_architecture(docker: Any, workspace: Mount, tmp_path: Any) -> None:
+    options = workspace()
+    (tmp_path / "other").write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xf7\0" + bytes(100))  # BPF
+    (tmp_path / "other").chmod(0o755)
+    done = docker.run("./other", options=options)
+    assert done.code == 126
+    assert len(errors(done)) == 1 and errors(done)[0].startswith("./other: not a program for this machine (")
+
+
 def test_a_setting_that_does_not_exist(docker: Any) -> None:
     done = docker.run("echo", "started", options=["--env", "RIG_CPURANKS=4"])
     assert (done.code, done.out) == (0, "started\n")
@@ -84,7 +105,8 @@ def test_a_config_that_is_none(docker: Any, workspace: Mount, text: str, says: s
 
 def test_a_config_that_is_missing(docker: Any, workspace: Mount) -> None:
     done = docker.run("train.py", "--deepspeed_config=none.json", options=workspace(train__py=PRINTS))
-    assert (done.code, errors(done)) == (78, ["none.json: No such file or directory (DeepSpeed config)"])
+    where = "(DeepSpeed config, looked for in /workspace)"
+    assert (done.code, errors(done)) == (78, [f"none.json: No such file or directory {where}"])
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"schema_version": 99}', "[" * 5000, "\0"])

@@ -132,6 +132,21 @@ def test_shells_that_pass_the_entrypoint_by_have_the_same_environment(docker: An
     assert out == "/run/rig/ds_config.json cpu INFO\n/opt/venv/bin/python\n"
 
 
+def test_secrets_are_in_no_file_and_another_user_s_shell_is_quiet(docker: Any) -> None:
+    told = ("http_proxy=me:s3cret-1@proxy:3128", "HF_TOKEN=s3cret-2", "HF_HUB_PAT=s3cret-3", "NCCL_DEBUG=INFO")
+    container = docker.start("sleep", "1000", options=[word for one in told for word in ("--env", one)])
+    container.wait_for("found no GPU")
+    assert container.exec("sh", "-c", "grep -r s3cret /run/rig; stat -c %a /run/rig/env").out == "600\n"
+    for shell in ("bash", "sh"):
+        shown = container.exec(shell, "-lc", "echo in", options=["--user", "12345:12345"])
+        assert (shown.code, shown.out, shown.err) == (0, "in\n", "")
+
+
+def test_a_capture_comes_out_of_the_container(docker: Any) -> None:
+    done = docker.run("rig", "capture")
+    assert (done.code, done.out.splitlines()[0]) == (0, "rig-capture 1")
+
+
 def test_a_boot_can_be_made_by_hand(docker: Any) -> None:
     done = docker.run("-c", "rig boot -- sh -c 'echo $RIG_DS_CONFIG; exit 5'", options=["--entrypoint", "bash"])
     assert (done.code, done.out) == (5, "/run/rig/ds_config.json\n")

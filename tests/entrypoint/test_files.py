@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 
 from entrypoint.files import Written, nccl_places, write_files
-from entrypoint.look import Seen, users_nccl_conf
+from entrypoint.look import Seen, look, users_nccl_conf
 from rig.emit import NCCL_MARK
 from rig.job import World
 from rig.machine import Machine
 from rig.plan import Setting
 from rig.plan.compose import Asked, make_plan
 from rig.root import Live
+from rig.settings import Settings
+
+MACHINES = Path(__file__).parents[1] / "machines"
 
 HCA = Setting("NCCL_IB_HCA", "=mlx5_0", "detection", "beside the GPUs")
 OURS = f"{NCCL_MARK}\nNCCL_IB_HCA==mlx5_0\n"
@@ -105,3 +108,17 @@ def test_both_files_of_the_user_count_and_that_of_the_home_wins(tmp_path: Path) 
     etc.write_text(OURS)
     home.write_text(OURS)
     assert users_nccl_conf(root, "/home/me") == {}
+
+
+@pytest.mark.parametrize("path", ["/home/me/.nccl.conf", "/etc/nccl.conf"])
+def test_what_the_user_wrote_there_is_not_planned_anew(tmp_path: Path, path: str) -> None:
+    folder, _, name = path.rpartition("/")
+    text = (MACHINES / "hgx-h100-ib" / "tree.txt").read_text()
+    planned = []
+    for more in ("", f"{folder}\n  {name} = NCCL_IB_HCA==mlx5_1\n"):
+        (tmp_path / "tree.txt").write_text(text + more)
+        seen = look(Settings(root=str(tmp_path / "tree.txt")), {}, account="/home/me")
+        planned.append({one.name: one.source for one in seen.plan.nccl})
+    before, after = planned
+    assert before["NCCL_IB_HCA"] == "detection"
+    assert after.get("NCCL_IB_HCA") != "detection"
