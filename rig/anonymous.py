@@ -7,9 +7,11 @@ prefixes grow longer; IPv6 networks become /64s of 2001:db8::/32 (RFC 3849).
 
 import re
 
+from rig.anonymous_names import platform_names
 from rig.captured import Tree
 from rig.lean import Callable, Iterable
 from rig.root import IPV4_FILE, Collected
+from rig.subnet import parse_address
 from rig.text import whole
 
 RANGES = (0xC0000200, 0xC6336400, 0xCB007100)  # 192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24
@@ -20,6 +22,7 @@ DOCUMENTATION = 0x20010DB8 << 96
 LINK_LOCAL = 0xFE80 << 112
 MAPPED = 0xFFFF << 32  # ::ffff:a.b.c.d
 
+NCCL_CONF, PLATFORM = "/etc/nccl.conf", "/etc/rdma/network_topology.json"
 UUID = re.compile(
     r"(?:(?<=pod)|(?<![0-9A-Fa-f]))[0-9A-Fa-f]{8}(?:[-_][0-9A-Fa-f]{4}){3}[-_][0-9A-Fa-f]{12}(?![0-9A-Fa-f])"
 )
@@ -29,7 +32,13 @@ GUID = re.compile(r"(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}")
 IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?:/[0-9]{1,2})?(?![0-9.])")
 MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9a-f]{2}:){5}[0-9a-f]{2}(?![0-9A-Fa-f:])")
 MAC_NAME = re.compile(r"(?<![A-Za-z0-9])enx[0-9a-f]{12}")
-ADDRESS_FILES = ("/etc/nccl.conf", "/etc/rdma/network_topology.json")  # other texts may hold versions like 1.2.3.4
+IPV6 = re.compile(r"(?<![0-9A-Za-z:._])[0-9A-Fa-f:]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(?:/[0-9]{1,3})?(?![0-9A-Za-z:_])")
+# Names of people and of their machines in paths: homes, slices and scopes of systemd, Slurm's and LXC's groups.
+OWNED = re.compile(r"(/home/|/Users/|/lxc/|lxc\.payload\.|\buser-|\buser@|\buid_|\bmachine-)([^/\s:,;\"'.]+)")
+ADDRESS_FILES = (NCCL_CONF, PLATFORM)  # other texts may hold versions like 1.2.3.4
+NAMING_FILES = (*ADDRESS_FILES, "/proc/self/cgroup")  # where a short host name, too, can only be the host
+HOST_PORT = re.compile(r"^(NCCL_(?:COMM_ID|HOSTID) *= *)([A-Za-z][A-Za-z0-9._-]*)", re.MULTILINE)
+IN_QUOTES = re.compile(r'"[^"\\]*"')
 NAME_AT_LEAST = 5  # shorter host names (`vm`, `node`) are words that stand elsewhere too
 
 
@@ -53,7 +62,7 @@ class Aliases:
         self.hosts: dict[int, int] = {}
         self.used: dict[int, int] = {}  # addresses given in a block
         self.next_block = 0
-        self.host = host.partition(".")[0] if host else None
+        self.host, _, self.domain = (host or "").partition(".")
 
     def alias(self, kind: str, text: str, make: Callable[[int], str]) -> str:
         """The replacement of `text`; a new one is made from its number within its kind, from 1."""
@@ -63,15 +72,50 @@ class Aliases:
             self.given[key] = make(self.counts[kind])
         return self.given[key]
 
+    def node(self, name: str) -> str:
+        """A machine's name: this one is node-1, with or without its domain. An address stays an address."""
+        if parse_address(name) is not None:
+            return self.addresses(name)
+        if self.host and name.partition(".")[0].lower() == self.host.lower():
+            return "node-1"
+        return self.alias("node", name, lambda n: f"node-{n + 1}")
+
+    def owned(self, text: str) -> str:
+        """Replace the names of people and of guests in paths."""
+        return OWNED.sub(lambda hit: hit[1] + self.alias("owner", hit[2], lambda n: f"owner{n}"), text)
+
+    def addresses(self, text: str) -> str:
+        """Replace IPv4 and IPv6 addresses and subnets, in a text that holds no other dotted numbers."""
+        return IPV6.sub(lambda hit: self.prefix6(hit[0]), IPV4.sub(lambda hit: _prefix(self)(hit[0]), text))
+
+    def prefix6(self, text: str) -> str:
+        """`fd00:1::/64`; a wider subnet becomes a /64, and what is no address stays."""
+        told = parse_address(text)
+        if told is None or told.version != 6:
+            return text
+        plain = _groups(self.ipv6(told.value), 8)
+        return f"{plain}/{max(told.prefix, 64)}" if "/" in text else plain
+
+    def own_name(self, text: str) -> str:
+        """Replace the host's name, however short it is."""
+        if not self.host:
+            return text
+        domain = rf"(?:\.{re.escape(self.domain)})?" if self.domain else ""
+        return re.sub(rf"(?<![A-Za-z0-9]){re.escape(self.host)}{domain}(?![A-Za-z0-9])", "node-1", text)
+
     def words(self, text: str) -> str:
-        """Replace UUIDs, long ids, MACs, interfaces named after a MAC, and the host's name, anywhere in a text."""
+        """Replace UUIDs, long ids, MACs, interfaces named after a MAC, owners, and the host's name, anywhere in a
+        text."""
         text = UUID.sub(lambda hit: self.alias("uuid", hit[0], lambda n: f"00000000-0000-4000-8000-{n:012x}"), text)
         text = LONG_HEX.sub(lambda hit: self.long_id(hit[0]), text)
         text = MAC.sub(lambda hit: self.alias("mac", hit[0], lambda n: f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}"), text)
         text = MAC_NAME.sub(lambda hit: self.alias("enx", hit[0], lambda n: f"enx02000000{n:04x}"), text)
-        if self.host and len(self.host) >= NAME_AT_LEAST:
-            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(self.host)}(?![A-Za-z0-9])", "node-1", text)
-        return text
+        text = self.owned(text)
+        return self.own_name(text) if len(self.host) >= NAME_AT_LEAST else text
+
+    def child(self, folder: str, name: str) -> str:
+        """A name in a folder, replaced as it is within a path."""
+        return self.words(f"{folder}/{name}").rpartition("/")[2]
 
     def long_id(self, digits: str) -> str:
         """A container's or job's id of 32 to 64 hex digits; all zeros are no id (an IPv6 address in a route table)."""
@@ -176,8 +220,16 @@ def _file(aliases: Aliases, path: str, text: str) -> str:
         return _groups(aliases.ipv6(int(plain.replace(":", ""), 16)), 8) + "\n" if plain.strip("0:") else text
     if name in ("sys_image_guid", "node_guid", "port_guid") and GUID.fullmatch(plain):
         return aliases.guid(plain) + "\n"
+    if path == PLATFORM:
+        text = platform_names(text, aliases.node, aliases.alias)
+    if path == NCCL_CONF:
+        text = HOST_PORT.sub(lambda hit: hit[1] + aliases.node(hit[2]), text)
     if path in ADDRESS_FILES:
-        return aliases.words(IPV4.sub(lambda hit: _prefix(aliases)(hit[0]), text))
+        text = (
+            aliases.addresses(text) if path == NCCL_CONF else IN_QUOTES.sub(lambda hit: aliases.addresses(hit[0]), text)
+        )
+    if path in NAMING_FILES:
+        text = aliases.own_name(text) if path != PLATFORM else text
     if path.endswith("/chassis_asset_tag") and not plain.startswith(("7783-", "OracleCloud", "Amazon")):
         return "tag\n"
     return aliases.words(text)
@@ -208,7 +260,7 @@ def anonymous(tree: Tree) -> Tree:
     for path in sorted(tree.texts):
         made.texts[change(path)] = _file(aliases, path, tree.texts[path])
     for folder in sorted(tree.children):
-        made.children[change(folder)] = dict.fromkeys(map(change, tree.children[folder]))
+        made.children[change(folder)] = dict.fromkeys(aliases.child(folder, name) for name in tree.children[folder])
     made.links = {change(path): change(target) for path, target in sorted(tree.links.items())}
     made.blobs = {change(path): blob for path, blob in tree.blobs.items()}
     made.refused = {change(path): None for path in tree.refused}

@@ -71,7 +71,7 @@ def test_node_local_values_never_reach_the_environment(name: str) -> None:
 
 
 def test_jobs_of_several_nodes_are_among_them() -> None:
-    nodes = {name: len(dict((one.name, one.value) for one in planned(name).plan.ranks)["slots"]) for name in NAMES}
+    nodes = {name: len({one.name: one.value for one in planned(name).plan.ranks}["slots"]) for name in NAMES}
     assert len([name for name, count in nodes.items() if count > 1]) >= 3
     assert len([name for name in NAMES if not job_of(name)]) >= 3
 

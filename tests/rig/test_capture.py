@@ -1,5 +1,6 @@
 """A capture says what the machine said: in the recording, in the text, behind replaced names, and as a folder."""
 
+import json
 import os
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from rig.capture_text import escape, render
 from rig.captured import Captured, Tree, open_root, parse, unescape
 from rig.detect import detect
 from rig.machine import Machine
+from rig.platform import load_platform
 from rig.root import IPV4_FILE, Collected, Live, Space
+from rig.subnet import parse_address
 from rig.topology import path_class, tree
 from tests.machines.gids import gid4, gid_local, roce
 from tests.machines.paper import Paper
@@ -103,6 +106,28 @@ def test_replaced_names_leave_the_facts_as_they_are(name: str) -> None:
     assert shape(detect(replaced)) == shape(detect(captured))
 
 
+PRIVATE_CONF = (
+    "NCCL_COMM_ID=rack7-gpu43.corp.example:1234",
+    "NCCL_IB_ADDR_RANGE=fd42:1:2:3::/64",
+    "NCCL_DEBUG_FILE=/home/alice/log.%h",
+    "NCCL_SOCKET_IFNAME==eth1",
+)
+PRIVATE_PLATFORM = {
+    "schema_version": 1,
+    "platform": {"provider": "example", "generator": "acme-inventory 1.2.3.4"},
+    "node": {"hostname_match": "rack7-*", "rack": "hall-b-7"},
+    "nics": [
+        {"name": "mlx5_0", "bus_id": "0000:00:05.0", "role": "compute", "subnet": "10.77.0.0/16"},
+        {"name": "mlx5_1", "subnet": "fd42:1:2:3::/64"},
+        {"name": "mlx5_2", "subnet": "fd42:1:2::/48"},
+    ],
+    "fabric": {"type": "rocev2", "switch_path": ["leaf-acme-1"], "accelerator_domain": "acme-nvl"},
+    "cluster": {
+        "nodes": [{"name": "rack7-gpu42", "slots": 1}, {"name": "rack9-gpu1.corp.example", "rack": "hall-b-9"}]
+    },
+}
+
+
 def private() -> Paper:
     """A machine full of things that must not leave it."""
     paper = Paper()
@@ -126,9 +151,11 @@ def private() -> Paper:
     paper.tree.programs[("rig-nvml",)] = Collected("ok", uuid)
     paper.kernel("6.8.0", cmdline="root=UUID=5ebe9f3c-aaaa-bbbb-cccc-0123456789ab iommu=pt")
     paper.file("/proc/sys/kernel/hostname", "rack7-gpu42.corp.example")
-    group = "0::/kubepods/pod5ebe9f3c_aaaa_bbbb_cccc_0123456789ab/" + "ab" * 32 + "/rack7-gpu42"
+    group = "0::/user.slice/user-alice.slice/user@4242.service/kubepods/pod5ebe9f3c_aaaa_bbbb_cccc_0123456789ab/"
+    group += "ab" * 32 + "/rack7-gpu42"
     paper.process(memlock="65536", cpus="0-7", caps="0", shm_gib=1, cgroup=group)
-    paper.file("/etc/nccl.conf", "NCCL_COMM_ID=10.77.3.4:1234", "NCCL_SOCKET_IFNAME==eth1")
+    paper.file("/etc/nccl.conf", *PRIVATE_CONF)
+    paper.file("/etc/rdma/network_topology.json", json.dumps(PRIVATE_PLATFORM))
     paper.dmi("Supermicro", "X", "ASSET-4711")
     return paper
 
@@ -136,6 +163,7 @@ def private() -> Paper:
 SECRETS = (
     "rack7", "gpu42", "10.77", "0a4d:0304", "0a4d0304", "deadbeef", "a1b2c3d4", "a1:b2", "a1ff:feb2", "fffeb2",
     "a103:00b2", "5ebe9f3c", "abababab", "4711", "UUID=",
+    "rack9", "corp", "alice", "4242", "hall-b", "acme", "fd42", "fd4200",
 )  # fmt: skip
 
 
@@ -143,6 +171,51 @@ def test_nothing_private_leaves_the_machine() -> None:
     text, lost = verb.capture(Captured(private().done()))
     assert lost == []
     assert [secret for secret in SECRETS if secret in text] == []
+
+
+def test_a_platform_file_and_a_conf_say_the_same_behind_other_names() -> None:
+    replayed = Captured(parse(verb.capture(Captured(private().done()))[0]))
+    platform, findings = load_platform(replayed)
+    assert platform is not None and findings == ()
+    assert [node.name for node in platform.nodes] == ["node-1", "node-3"]  # node-2 stands in nccl.conf
+    assert [node.slots for node in platform.nodes] == [1, None] and platform.rack != platform.nodes[1].rack
+    assert (platform.nics[0].role, platform.fabric.type, platform.provider) == ("compute", "rocev2", "example")
+    machine = detect(replayed)
+    ours, other, wide = (parse_address(nic.subnet or "") for nic in platform.nics)
+    address = parse_address(next(dev for dev in machine.netdevs if dev.name == "eth1").ipv4[0])
+    assert ours and address and ours.holds(address) and other and wide and not other.holds(address)
+    conf = (replayed.read("/etc/nccl.conf") or "").splitlines()
+    assert conf[0] == "NCCL_COMM_ID=node-2:1234" and conf[3] == "NCCL_SOCKET_IFNAME==eth1"
+    assert parse_address(conf[1].partition("=")[2]) == other
+
+
+@pytest.mark.parametrize("name", ["vm", "a1", "gpu"])
+def test_a_short_host_name_is_replaced_where_it_can_only_be_the_host(name: str) -> None:
+    paper = Paper()
+    paper.file("/proc/sys/kernel/hostname", name)
+    paper.file("/proc/self/cgroup", f"0::/lxc/{name}/x")
+    paper.file("/etc/nccl.conf", f"NCCL_COMM_ID={name}:1234", f"NCCL_HOSTID={name}", f"NCCL_DEBUG_FILE=/logs/{name}/x")
+    paper.file("/sys/x/driver", f"{name} driver")
+    made = anonymous(paper.tree).texts
+    assert made["/sys/x/driver"] == f"{name} driver\n"  # a word that stands elsewhere too
+    told = made["/proc/self/cgroup"] + made["/etc/nccl.conf"]
+    assert name not in told.replace("node-1", "")
+
+
+def test_homes_keep_their_files_under_another_name() -> None:
+    paper = Paper()
+    paper.file("/home/alice/venv/lib/x", "1")
+    paper.file("/proc/self/cgroup", "0::/slurm/uid_1001/job_5/machine-alicevm.scope")
+    made = Captured(anonymous(paper.done()))
+    (home,) = made.ls("/home")
+    assert home != "alice" and made.read(f"/home/{home}/venv/lib/x") == "1\n"
+    assert "1001" not in (made.read("/proc/self/cgroup") or "") and "alice" not in render(made.tree)
+
+
+def test_a_platform_file_that_is_no_json_tells_nothing() -> None:
+    paper = Paper()
+    paper.file("/etc/rdma/network_topology.json", '{"cluster": {"nodes": [{"name": "rack9-gpu1"')
+    assert anonymous(paper.tree).texts["/etc/rdma/network_topology.json"] == "{\n"
 
 
 def test_equal_things_stay_equal_and_subnets_stay_subnets() -> None:
