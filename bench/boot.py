@@ -3,15 +3,13 @@
     bench/boot.py [--rounds 40] [--containers 10] [--json FILE]
 
 All commands of a group take turns in one run, so that a busy machine slows all of them; medians are compared. The rooms
-are copied and compiled first, as the image has them. Machines on paper are laid out as folders, so that detection reads
+are copied and packed first, as the image has them. Machines on paper are laid out as folders, so that detection reads
 files as it does on a real one; without the driver's child, which no paper machine can answer.
 """
 
 import argparse
-import compileall
 import json
 import os
-import py_compile
 import shutil
 import statistics
 import subprocess
@@ -33,10 +31,11 @@ GOAL = 3.0  # times a bare interpreter
 
 
 def installed(folder: Path) -> Path:
-    """A copy of what an image has in /opt/rig, with its bytecode; the path of the command."""
+    """A copy of what an image has in /opt/rig, with its bytecode in one file; the path of the command."""
     for room in ("rig", "entrypoint"):
         shutil.copytree(TOP / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    compileall.compile_dir(folder, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    pack = TOP / "factory" / "in-image" / "pack.py"
+    subprocess.run([BARE[0], "-I", "-X", "no_debug_ranges", pack, folder], check=True)
     return folder / "entrypoint" / "rig"
 
 

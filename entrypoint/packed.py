@@ -1,12 +1,12 @@
 """Imports from boot.pack: one file with the bytecode of rig, made by factory/in-image/pack.py.
 
-Only an image has one. A module's code lies there on a shelf with others that are needed with it, and beside the names of
-those that its top imports, so that these are run in turn, past Python's search for files. The sources stay the truth:
-tracebacks name them, and what is not in the pack is imported from them.
+Only an image has one. A module's code lies there on a shelf with others that are needed with it, and beside the names
+of those that its top imports, so that these are run in turn, past Python's search for files. The sources stay the
+truth: tracebacks name them, and what is not in the pack is imported from them.
 """
 
 import sys
-from _frozen_importlib import ModuleSpec  # type: ignore[import-not-found]  # of importlib.machinery, not imported yet
+from _frozen_importlib import ModuleSpec  # importlib.machinery's
 from marshal import loads
 
 TYPE_CHECKING = False  # no room of ours can be imported here: there is no finder yet
@@ -25,10 +25,7 @@ class Packed:
         self.codes: dict[str, CodeType] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name not in self.shelf:
-            return None
-        self._load_needs(name)
-        return self._spec(name)
+        return self._spec(name) if name in self.shelf else None
 
     def create_module(self, spec: ModuleSpec) -> "ModuleType":
         module = type(sys)(spec.name)
@@ -36,6 +33,9 @@ class Packed:
         return module
 
     def exec_module(self, module: "ModuleType") -> None:
+        for name in self.needs[module.__name__]:
+            if name not in sys.modules:
+                self._load(name)
         exec(self.codes.pop(module.__name__), module.__dict__)
 
     def _spec(self, name: str) -> ModuleSpec:
@@ -45,15 +45,10 @@ class Packed:
                 file.seek(self.base + start)
                 self.codes.update(loads(file.read(size)))
         origin = self.codes[name].co_filename
-        spec = ModuleSpec(name, self, origin=origin)
+        spec = ModuleSpec(name, self, origin=origin)  # type: ignore[arg-type]  # it has what a Loader has
         if origin.endswith("/__init__.py"):
             spec.submodule_search_locations = [origin.rpartition("/")[0]]
         return spec
-
-    def _load_needs(self, name: str) -> None:
-        for other in self.needs[name]:
-            if other not in sys.modules:
-                self._load(other)
 
     def _load(self, name: str) -> None:
         """What importlib does: spec, entry in sys.modules, run, attribute of the package."""
@@ -64,12 +59,11 @@ class Packed:
                 return
         spec = self._spec(name)
         module = self.create_module(spec)
-        module.__spec__, module.__loader__, module.__package__ = spec, self, package
+        module.__spec__, module.__loader__, module.__package__ = spec, self, package  # type: ignore[assignment]
         if spec.submodule_search_locations is not None:
             module.__path__, module.__package__ = spec.submodule_search_locations, name
         sys.modules[name] = module
         try:
-            self._load_needs(name)
             self.exec_module(module)
         except BaseException:
             del sys.modules[name]

@@ -104,3 +104,72 @@ def test_the_guard_sees_what_is_imported(tmp_path: Path) -> None:
     environ["RIG_ROOT"] = str(tmp_path)
     done = subprocess.run([PYTHON, "-I", "-S", "-c", probe], env=environ, capture_output=True, text=True, check=True)
     assert {"json", "re", "enum"} <= set(done.stdout.split()).intersection(HEAVY)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rooms as an image has them: sources, and their bytecode in boot.pack."""
+    import importlib.util
+
+    folder = tmp_path_factory.mktemp("opt")
+    spec = importlib.util.spec_from_file_location("bench_boot_image", TOP / "bench" / "boot.py")
+    assert spec is not None and spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    return Path(bench.installed(folder)).parents[1]
+
+
+def asked(folder: Path, program: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A program that runs behind the command's own first lines, in place of its last two."""
+    text = (folder / "entrypoint" / "rig").read_text().partition("from entrypoint.__main__")[0]
+    script = folder / "entrypoint" / "asked"
+    script.write_text(text + program)
+    words = [PYTHON, "-I", "-S", *options, str(script)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_every_module_comes_out_of_the_pack_as_it_is_in_its_source(image: Path) -> None:
+    names = [
+        ".".join(path.relative_to(image).with_suffix("").parts).removesuffix(".__init__")
+        for room in ("rig", "entrypoint")
+        for path in sorted((image / room).rglob("*.py"))
+    ]
+    tell = (
+        f"for name in {names!r}:\n __import__(name)\n module = sys.modules[name]\n"
+        " print(type(module.__loader__).__name__, name, module.__file__, module.__package__,"
+        " *sorted(n for n in vars(module) if n not in ('__annotations__', '__cached__')))\n"
+    )
+    packed = asked(image, tell)
+    assert packed.returncode == 0, packed.stderr
+    pack = image / "boot.pack"
+    data = pack.read_bytes()
+    pack.write_bytes(b"\0\0\0\0" + data[4:])  # as another Python would see it
+    try:
+        plain = asked(image, tell, "-B")
+    finally:
+        pack.write_bytes(data)
+    assert plain.returncode == 0, plain.stderr
+    assert len(packed.stdout.splitlines()) == len(names) > 60
+    told = [line.split(" ", 1) for line in packed.stdout.splitlines()]
+    known = [line.split(" ", 1) for line in plain.stdout.splitlines()]
+    assert {loader for loader, _ in told} == {"Packed"} and {loader for loader, _ in known} == {"SourceFileLoader"}
+    assert [facts for _, facts in told] == [facts for _, facts in known]
+
+
+def test_a_packed_boot_opens_no_file_of_the_rooms(image: Path, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "RIG_ROOT": lay_out(tmp_path, "hgx-h100-ib"), "RIG_STATE": str(tmp_path / "s")}
+    boot = (
+        f"import os\nos.environ.update({environ!r})\nopened = []\n"
+        "sys.addaudithook(lambda event, words: event in ('open', 'os.listdir') and opened.append(str(words[0])))\n"
+        "from entrypoint.__main__ import main\ncode = main(['boot', '--'])\nprint(code, *opened, sep='\\n')"
+    )
+    told = asked(image, boot).stdout.splitlines()
+    assert told[0] == "0"
+    assert {name for name in told if name.startswith(str(image))} == {f"{image}/boot.pack"}
+
+
+def test_a_traceback_out_of_the_pack_names_file_and_line(image: Path) -> None:
+    done = asked(image, "from rig.emit import to_json\nto_json(object())\n")
+    lines = (image / "rig" / "emit.py").read_text().splitlines()
+    number = next(number for number, text in enumerate(lines, 1) if "raise TypeError" in text)
+    assert f'File "{image}/rig/emit.py", line {number}, in _json\n    raise TypeError' in done.stderr

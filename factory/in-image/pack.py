@@ -1,8 +1,8 @@
 """Pack the bytecode of rig into one file: `python3 -X no_debug_ranges pack.py /opt/rig` writes /opt/rig/boot.pack.
 
 A boot imports some 60 modules; to find, open and read them one by one costs more than to run them. Docstrings, asserts,
-annotations (a record keeps the names of its fields) and, with that option, the columns of tracebacks are left out; lines
-and file names stay. entrypoint/packed.py reads it. The sources lie beside it, their own bytecode need not.
+annotations (a record keeps the names of its fields) and, with that option, the columns of tracebacks are left out;
+lines and file names stay. entrypoint/packed.py reads it. The sources lie beside it, their own bytecode need not.
 """
 
 import ast
@@ -15,8 +15,8 @@ from types import CodeType
 
 ROOMS = ("entrypoint", "rig")
 VERBS = ("capture", "facts", "plan", "platform")  # of entrypoint: --help shows their docstrings
-# Modules that functions import in (nearly) every boot, and in every boot with a GPU: each of these groups is read at once,
-# with all that it needs. Any other module is read by itself.
+# Modules that functions import in (nearly) every boot, and in every boot with a GPU: each of these groups is read at
+# once, with all that it needs. Any other module is read by itself.
 TOGETHER = (
     (
         "entrypoint.__main__",
