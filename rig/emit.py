@@ -50,8 +50,11 @@ def _json(value: Any, depth: int, newline: str) -> str:
         return write(value)
     below, inner = depth - 1, newline + "  "
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        pairs = zip(value._fields, value, strict=True)
-        return _members("{}", [f'"{name}": {_json(item, below, inner)}' for name, item in pairs], depth, newline)
+        named = [
+            f'"{name}": {write(item) if (write := _SCALARS.get(type(item))) else _json(item, below, inner)}'
+            for name, item in zip(value._fields, value, strict=True)
+        ]
+        return _members("{}", named, depth, newline)
     if isinstance(value, (tuple, list)):
         return _members("[]", [_json(item, below, inner) for item in value], depth, newline)
     if isinstance(value, dict):
