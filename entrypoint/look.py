@@ -8,7 +8,7 @@ from rig.job import Node, World, read_world, unusable
 from rig.lean import TYPE_CHECKING, Mapping, NamedTuple
 from rig.machine import Machine
 from rig.plan import Plan
-from rig.plan.compose import Asked, Composed, make_plan
+from rig.plan.compose import Asked, Composed, judge_users_files, make_plan
 from rig.plan.ds_model import Model, ModelError, parse_model
 from rig.root import Live, Root
 from rig.settings import Settings, SettingsError, SourceError
@@ -64,10 +64,11 @@ def look(
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()
     world, unfit = read_world(environ, hostname=hostname, read=root.read, platform_nodes=listed)
-    if (broken := unusable(unfit)) is not None:
-        raise SourceError(f"{broken.text}. {broken.fix}")
     asked = Asked(environ, users_nccl_conf(root, account), settings, script, model)
     composed = make_plan(machine, world, asked, platform)
+    unfit = (*unfit, *judge_users_files(environ, root.read, composed.plan))
+    if (broken := unusable(unfit)) is not None:
+        raise SourceError(f"{broken.text}. {broken.fix}")
     plan = composed.plan._replace(findings=(*strange, *unfit, *composed.plan.findings))
     return Seen(machine, world, plan, composed)
 

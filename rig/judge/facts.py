@@ -1,5 +1,8 @@
 """Launches, plans, compiled ops, signals, self-tests: a few facts against the rules of their kind.
 
+A boot judges files (rig.judge.files, judge_config). These facts are only there once several nodes answered over ssh, an
+op was built, or a self-test ran: for who looks at a fleet or an image.
+
 A rule of these kinds yields rulings whose edits have a path in the output: ("env", NAME), ("args",), or a config's key.
 """
 

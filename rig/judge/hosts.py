@@ -180,7 +180,7 @@ def _missing(hosts: list[Host], site: Site, world: Mapping[str, Any]) -> list[Ru
 
 
 def _too_many_slots(hosts: list[Host], site: Site, world: Mapping[str, Any]) -> list[Ruling]:
-    if "gpus_per_node" not in world:
+    if "gpus_per_node" not in world or world.get("others_may_differ") is True:
         return []
     return [
         Ruling(

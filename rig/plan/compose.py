@@ -1,6 +1,7 @@
 """All rules together: Machine + World + Platform + what the user said -> Plan. Pure."""
 
-from rig.job import World
+from rig.finding import Finding
+from rig.job import Read, World
 from rig.lean import TYPE_CHECKING, Any, Mapping, NamedTuple
 from rig.machine import Gpu, Machine
 from rig.plan import Plan, Setting
@@ -8,6 +9,7 @@ from rig.plan.deepspeed import DsInputs, DsPlan, generated, plan_deepspeed
 from rig.plan.ds_inputs import inputs_of
 from rig.plan.ds_model import Model
 from rig.plan.launch import LaunchPlan, plan_launch
+from rig.schedulers import DEEPSPEED_HOSTFILE
 from rig.settings import Settings
 
 if TYPE_CHECKING:
@@ -109,3 +111,37 @@ def _ds_inputs(machine: Machine, launch: LaunchPlan, asked: Asked) -> DsInputs:
         model=asked.model,
         hf_trainer=asked.script is not None and asked.script.hf_trainer,
     )
+
+
+def judge_users_files(environ: Mapping[str, str], read: Read, plan: Plan) -> tuple[Finding, ...]:
+    """The user's hostfile (RIG_HOSTFILE, else DeepSpeed's default one) and .deepspeed_env, where there are any.
+
+    `read` gives the text of a file or None. The rules are imported only for a file that exists.
+    """
+    named = environ.get("RIG_HOSTFILE", "")
+    path = named or DEEPSPEED_HOSTFILE
+    text = read(path)
+    found: tuple[Finding, ...] = ()
+    if text is not None:
+        from rig.judge.files import judge_named_hostfile
+
+        ranks = next(line.value for line in plan.ranks if line.name == "local_ranks")
+        found = judge_named_hostfile(text, path, ranks, bool(named))
+    return (*found, *_judge_env_file(environ, read))
+
+
+def _judge_env_file(environ: Mapping[str, str], read: Read) -> tuple[Finding, ...]:
+    """DeepSpeed takes the first of the home and the working folder (launcher/runner.py, DS_ENV_FILE)."""
+    name = environ.get("DS_ENV_FILE", "")
+    folders = (environ.get("HOME", ""), "/proc/self/cwd")
+    places = (name,) if name.startswith("/") else tuple(f"{folder}/{name or '.deepspeed_env'}" for folder in folders)
+    for place in places:
+        text = read(place)
+        if text is not None:
+            from rig.judge.files import judge_env_file
+
+            return judge_env_file(text, place.replace("/proc/self/cwd", "."), environ)
+    if not name:
+        return ()
+    text = f"DS_ENV_FILE={name} is not there: DeepSpeed's launcher sends nothing of it, and says nothing"
+    return (Finding("env-file", "warn", "user", text, "DS_ENV_FILE", fix="Correct the path"),)

@@ -41,7 +41,8 @@ def plan_nccl(
     `nccl_version`: of the library that will be loaded; None: the machine's. `nodes`: how many take part; None: not
     known. `symptoms`: log lines or words of a run that went wrong. `unread`: NCCL variables found in files that
     launched ranks do not read (/etc/environment, profiles). `p2p_works`: whether a data-checked copy between GPUs over
-    PCIe came through.
+    PCIe came through. A boot passes none of `peers`, `symptoms`, `unread`, `p2p_works`: they are for a look at several
+    nodes together, or back at a run.
     """
     user = {name: value for name, value in user.items() if name.startswith(("NCCL_", "FI_"))}
     version = nccl_version or machine.libraries.nccl_version

@@ -1,5 +1,7 @@
 """What a run said: NCCL's own messages and the operator's words, as facts that no file of the machine holds.
 
+A boot has heard nothing yet: this is for a look back at a run that went wrong, with its log at hand.
+
 Messages: NVIDIA/nccl src (transport/net_ib.cc, bootstrap.cc, init.cc), libibverbs completion codes (12 =
 IBV_WC_RETRY_EXC_ERR, 4 = IBV_WC_LOC_PROT_ERR), errno texts.
 """

@@ -1,4 +1,7 @@
-"""What differs between this node and the others. Node-local values must not travel from one to another."""
+"""What differs between this node and the others. Node-local values must not travel from one to another.
+
+A boot knows no other node: these rules are for a look at several nodes together (Snapshots of a fleet).
+"""
 
 from rig.lean import Callable, NamedTuple
 from rig.machine import Machine
