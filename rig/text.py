@@ -34,6 +34,19 @@ def hexadecimal(text: str | None, digits: int) -> str | None:
     return f"{number:0{digits}x}" if 0 <= number < 1 << 4 * digits else None
 
 
+def parse_uevent(text: str | None, key: str) -> str | None:
+    """The value of a line `KEY=value`. PCI_CLASS=30200, PCI_ID=10DE:2330 and PCI_SUBSYS_ID=10DE:16C1 are four files in
+    one. Source: pci_uevent() in drivers/pci/pci-driver.c."""
+    at = ("\n" + text).find(f"\n{key}=") if text else -1
+    return None if text is None or at < 0 else text[at + len(key) + 1 :].partition("\n")[0]
+
+
+def parse_ids(text: str | None) -> tuple[str | None, str | None]:
+    """`10DE:2330` as two texts of four hex digits."""
+    vendor, _, device = (text or "").partition(":")
+    return hexadecimal(vendor, 4), hexadecimal(device, 4)
+
+
 def is_bus_id(text: str) -> bool:
     """Whether text has the form DDDD:BB:DD.F in lower case (Intel VMD and Hyper-V have longer domains)."""
     if len(text) < 12 or text[-8] != ":" or text[-5] != ":" or text[-2] != ".":

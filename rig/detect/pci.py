@@ -7,7 +7,7 @@ include/uapi/linux/pci_regs.h (ACS), drivers/iommu.
 from rig.lean import Iterable
 from rig.machine import PciDevice
 from rig.root import Root
-from rig.text import hexadecimal, is_bus_id, line, whole
+from rig.text import hexadecimal, is_bus_id, line, parse_ids, parse_uevent, whole
 
 DEVICES = "/sys/bus/pci/devices/"
 NVIDIA, MELLANOX = "10de", "15b3"
@@ -86,19 +86,6 @@ def wanted(device: PciDevice) -> bool:
     """Display and 3D controllers (03), NVSwitches (0680), network controllers (02) of MAKERS."""
     code = device.class_code or ""
     return device.vendor in MAKERS and (code[:2] in ("02", "03") or code[:4] == "0680")
-
-
-def parse_uevent(text: str | None, key: str) -> str | None:
-    """The value of a line `KEY=value`. PCI_CLASS=30200, PCI_ID=10DE:2330 and PCI_SUBSYS_ID=10DE:16C1 are four files in
-    one. Source: pci_uevent() in drivers/pci/pci-driver.c."""
-    at = ("\n" + text).find(f"\n{key}=") if text else -1
-    return None if text is None or at < 0 else text[at + len(key) + 1 :].partition("\n")[0]
-
-
-def parse_ids(text: str | None) -> tuple[str | None, str | None]:
-    """`10DE:2330` as two texts of four hex digits."""
-    vendor, _, device = (text or "").partition(":")
-    return hexadecimal(vendor, 4), hexadecimal(device, 4)
 
 
 def read_ids(

@@ -4,10 +4,9 @@ Sources: Documentation/ABI/stable/sysfs-class-infiniband, drivers/infiniband/cor
 drivers/net/ethernet/mellanox/mlx5/core/main.c (PCI ids of virtual functions).
 """
 
-from rig.detect.pci import parse_ids, parse_uevent
 from rig.machine import Gid, Hca, Port
 from rig.root import Root
-from rig.text import hexadecimal, is_bus_id, line, whole
+from rig.text import hexadecimal, is_bus_id, line, parse_ids, parse_uevent, whole
 
 CLASS = "/sys/class/infiniband/"
 VERBS = "/sys/class/infiniband_verbs/"
