@@ -5,13 +5,17 @@ import os
 from entrypoint.home import account_home
 from entrypoint.page import found_line
 from entrypoint.say import Voice, printable, sentence
-from rig.lean import Iterable, NamedTuple
+from rig.lean import TYPE_CHECKING, Iterable, Mapping, NamedTuple
 from rig.plan import Plan, Setting
 from rig.settings import SettingsError, read_settings
 
+if TYPE_CHECKING:
+    from rig.plan.deepspeed import DsPlan
+
 USAGE_TEXT = """usage: rig plan [--explain] [--json] [--root PATH]
 
-  --explain    for each line: who said so, and the reason with its numbers
+  --explain    for each line: who said so, and the reason with its numbers; for each network key of the DeepSpeed
+               config also DeepSpeed's default and what Hugging Face writes for "auto"
   --json       the plan as boot writes it to plan.json
   --root PATH  for a captured machine (a file of `rig capture`, or a folder laid out like one)"""
 USAGE = 64
@@ -47,7 +51,11 @@ def run(argv: list[str]) -> int:
 
         print(plan_json(seen.plan), end="")
     else:
-        lines = ("machine", f"  {found_line(seen.machine)}", *_sections(seen.plan, wanted.explain))
+        lines = (
+            "machine",
+            f"  {found_line(seen.machine)}",
+            *_sections(seen.plan, _instead(seen.composed.ds) if wanted.explain else None),
+        )
         print(*map(printable, lines), sep="\n")
     return 1 if failures(seen.plan.findings) else 0
 
@@ -71,7 +79,21 @@ def _wanted(argv: list[str]) -> Wanted:
     return wanted
 
 
-def _sections(plan: Plan, explain: bool) -> Iterable[str]:
+def _instead(ds: "DsPlan") -> dict[str, str]:
+    """For each network key of the config, what it would have been without this plan."""
+    from rig.judge.auto import HF_BUCKETS
+
+    told = {}
+    for one in ds.alternatives:
+        resolved = one.key.rpartition(".")[2] in HF_BUCKETS
+        auto = "not known without the hidden size (RIG_MODEL)" if resolved else "not resolved"
+        auto = auto if one.hf_auto is None else _shown(one.hf_auto)
+        told[one.key] = f"DeepSpeed's default: {_shown(one.deepspeed)}; Hugging Face's \"auto\": {auto}"
+    return told
+
+
+def _sections(plan: Plan, instead: Mapping[str, str] | None) -> Iterable[str]:
+    """`instead`: None where nothing is to be explained."""
     for title, lines in (
         ("ranks", plan.ranks),
         ("environment", plan.environment),
@@ -80,7 +102,7 @@ def _sections(plan: Plan, explain: bool) -> Iterable[str]:
     ):
         if lines:
             yield from ("", title)
-            yield from _lines(lines, explain)
+            yield from _lines(lines, instead)
     if plan.hostfile:
         yield from ("", "hostfile")
         yield from (f"  {name} slots={slots}" for name, slots in plan.hostfile)
@@ -89,12 +111,14 @@ def _sections(plan: Plan, explain: bool) -> Iterable[str]:
         yield from (f"  {'note' if one.outcome == 'pass' else one.outcome}: {sentence(one)}" for one in plan.findings)
 
 
-def _lines(lines: tuple[Setting, ...], explain: bool) -> Iterable[str]:
+def _lines(lines: tuple[Setting, ...], instead: Mapping[str, str] | None) -> Iterable[str]:
     width = max(len(one.name) for one in lines)
     for one in lines:
         yield f"  {one.name:{width}}  {_shown(one.value)}"
-        if explain:
+        if instead is not None:
             yield f"  {'':{width}}    {one.source}: {one.reason}"
+            if one.name in instead:
+                yield f"  {'':{width}}    {instead[one.name]}"
 
 
 def _shown(value: object) -> str:
