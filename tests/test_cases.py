@@ -13,7 +13,7 @@ from rig.plan import Setting
 from rig.plan.gid import nccl_choice
 from rig.plan.hca import usable_ports
 from rig.plan.nccl import NcclPlan, plan_nccl
-from rig.plan.nccl_facts import FAULTS
+from rig.plan.nccl_facts import FAULTS, GpuGdr
 from rig.plan.nccl_match import matches
 from rig.plan.nccl_vars import reads
 from rig.plan.socket import nccl_interfaces
@@ -140,25 +140,79 @@ def test_what_is_written_means_what_is_known_to_be_right(case: dict[str, Any]) -
         assert set(lines) <= ({"NCCL_SOCKET_IFNAME"} if several else set())
 
 
-@pytest.mark.parametrize("case", list(cases()))
-def test_gpudirect_is_judged_as_known(case: dict[str, Any]) -> None:
-    _, plan = solve(case)
-    gpus = case["machine"]["gpus"] or []
-    for key, text in (case["expected"]["gdr"] or {}).items():
-        state = text.split(" ")[0]
-        rungs = [one for one in plan.gdr if key in ("all", "GPUi", "compute") or one.gpu in numbers(key)]
-        if state == "off" and not text.startswith("off in") and key != "storage":
-            assert key != "all" or plan.verdict != "rdma-ok"
-            assert all(one.accepted is not True for one in rungs)
-        elif state in ("on", "expected") and gpus:
-            assert rungs or key not in ("all", "GPUi", "compute")
-            assert all(one.accepted is not False for one in rungs)
+def gdr_answers() -> Iterator[Any]:
+    for param in cases():
+        case = param.values[0]
+        for key, text in (case["expected"]["gdr"] or {}).items():
+            yield pytest.param(case, key, text, id=f"{case['id']}-{key}")
+
+
+def with_peer_memory(laid: Laid, there: bool) -> NcclPlan:
+    """The plan where the kernel's answer about peer memory is known: a report seldom says it."""
+    files = ("nv_mem", "nvidia-peermem") if there else ()
+    kernel = laid.machine.kernel._replace(memory_peers=files, nvidia_peermem=there, modules=(), dmabuf_nic=False)
+    return plan_of(laid._replace(machine=laid.machine._replace(kernel=kernel)))
+
+
+def rungs(plan: NcclPlan, key: str) -> list[GpuGdr]:
+    """The rungs that an answer's key is about; never none where the case has such a GPU."""
+    return [one for one in plan.gdr if not key.startswith("GPU") or key == "GPUi" or one.gpu in numbers(key)]
+
+
+def assert_on(laid: Laid, plan: NcclPlan, key: str, text: str) -> None:
+    """Nothing stands in the way, and it is peer memory that decides: on with it, off without it."""
+    told = rungs(plan, key)
+    assert plan.verdict == "rdma-ok" and told
+    assert not {"GDR_OFF", "GDR_TOO_FAR"} & {one.id for one in plan.findings}
+    assert all(one.accepted is not False and one.within_limit is not False for one in told)
+    assert all(one.accepted is False for one in rungs(with_peer_memory(laid, False), key))
+    for one in rungs(with_peer_memory(laid, True), key):  # a distance that nobody reported stays unknown
+        assert one.accepted is (True if one.distance is not None else None)
+    if "(" in text:
+        assert {one.distance for one in told} & set(text.partition("(")[2].rstrip(")").split("/"))
+
+
+def assert_off(laid: Laid, plan: NcclPlan, key: str, text: str) -> None:
+    """Off, and said: for each GPU of the case, and by a finding or the verdict."""
+    told = rungs(plan, key)
+    assert bool(told) == bool(laid.machine.gpus)
+    assert all(one.accepted is False for one in told)
+    assert plan.verdict != "rdma-ok"
+    reasons = {"GDR_OFF", "GDR_TOO_FAR", "ACS_ENABLED", "ACS_SUSPECTED"} & {one.id for one in plan.findings}
+    assert reasons
+    if "(" in text:
+        assert {one.distance for one in told} == {text.partition("(")[2].rstrip(")")}
+    if reasons == {"GDR_TOO_FAR"}:  # peer memory does not help what is too far away
+        assert all(one.accepted is False for one in rungs(with_peer_memory(laid, True), key))
+
+
+@pytest.mark.parametrize(("case", "key", "text"), list(gdr_answers()))
+def test_gpudirect_is_judged_as_known(case: dict[str, Any], key: str, text: str) -> None:
+    laid, plan = solve(case)
+    if key == "storage":
+        left_out = {one.hca.name for one in usable_ports(laid.machine)} - set(plan.hcas or ())
+        assert left_out and text == "off (SYS)"
+    elif text == "not applicable" or "plugin" in text:  # no HCA that NCCL itself would drive
+        assert plan.gdr == () and plan.hcas == ()
+        assert ("plugin" in text) == bool({"EFA_NEEDS_PLUGIN", "VENDOR_PLUGIN_NEEDED"} & {f.id for f in plan.findings})
+    elif text.startswith("off in "):
+        off, on = (part.split(" in ")[1] for part in text.split(", "))
+        for version in (*named_versions(off), *named_versions(on)):
+            _, then = solve(case, version)
+            shut = version < named_versions(on)[0]
+            assert then.verdict == ("degraded" if shut else "rdma-ok")
+            assert ("GDR_OFF" in {one.id for one in then.findings}) == shut
+    elif text.startswith(("off", "must stay off")):
+        assert_off(laid, plan, key, text)
+    else:
+        assert text.startswith(("on", "expected on")), "no rule reads this answer"
+        assert_on(laid, plan, key, text.replace("with topology file ", ""))
 
 
 def numbers(key: str) -> range:
     """GPUs that a key such as `GPU0` or `GPU4-7` names."""
     first, _, last = key.removeprefix("GPU").partition("-")
-    return range(int(first), int(last or first) + 1) if key.startswith("GPU") and first.isdigit() else range(0)
+    return range(int(first), int(last or first) + 1)
 
 
 def named_versions(key: str) -> list[Version]:
