@@ -39,14 +39,13 @@ def open_root(settings: Settings) -> Root:
     if settings.root is None:
         return Live()
     if os.path.isdir(settings.root):
-        return Live(settings.root)
-    from rig.captured import Captured
+        return Live(settings.root)  # as rig.captured would say, without the reader of captures
+    from rig.captured import open_root as open_replay
 
     try:
-        return Captured(settings.root)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise SettingsError(f"RIG_ROOT={settings.root}: {why}") from None
+        return open_replay(settings.root)
+    except ValueError as error:
+        raise SettingsError(f"RIG_ROOT={error}") from None
 
 
 def look(

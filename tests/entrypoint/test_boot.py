@@ -113,7 +113,7 @@ def test_a_machine_on_paper_that_cannot_be_read_is_one_line_and_64(here: Any, te
     done = here.boot("true", RIG_ROOT=str(path))
     assert done.code == 64
     assert [line for line in done.lines if "error" in line] == done.lines[-1:]
-    assert done.lines[-1].startswith(f"rig: error: RIG_ROOT={path}: ")
+    assert done.lines[-1].startswith(f"rig: error: RIG_ROOT={path}:")
 
 
 def test_a_strange_setting_is_a_warning_with_the_closest_name(here: Any) -> None:
