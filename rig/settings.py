@@ -85,7 +85,7 @@ def _path(text: str) -> str:
 VARIABLES = (
     Variable("RIG_QUIET", None, "0 or 1", "0", "1: only errors, and what was changed of the user's", _switch),
     Variable("RIG_CHECKS", "checks", "off, report or enforce", "report", "what a failed check does", _one_of_checks),
-    Variable("RIG_FILL", "fill", "0 or 1", "1", "0: leave the user's DeepSpeed config and arguments alone", _switch),
+    Variable("RIG_FILL", "fill", "0 or 1", "1", "0: fill, repair and add nothing", _switch),
     Variable(
         "RIG_CPU_RANKS", "cpu_ranks", "a whole number from 1 to 1024", "2", "ranks without a GPU", _whole(1, 1024)
     ),
