@@ -313,3 +313,16 @@ def test_a_figure_next_to_nothing_counts_as_unknown() -> None:
     """5e-324 bytes/s would make one token's time infinite."""
     tiny = DsInputs(Links(1, 2, measured_bytes=5e-324, measured_alpha_s=5e-324), flops=1e9)
     assert plan_deepspeed(tiny) == plan_deepspeed(DsInputs(Links(1, 2), flops=1e9))
+
+
+def test_on_cpu_one_message_reduces_the_whole_model() -> None:
+    model = Model(hidden=128, params=1_572_864, layers=8, vocab=1)
+    inputs = inputs_of(Machine(), nodes=2, link=Link(0.5), model=model, tokens=64, stage=3)
+    assert value(plan_deepspeed(inputs), "reduce_bucket_size") == 1_572_864
+
+
+def test_a_model_of_few_blocks_does_not_wait_for_a_whole_one_on_a_slow_link() -> None:
+    model = Model(hidden=384, params=1_769_472, layers=1, vocab=1)
+    inputs = inputs_of(Machine(), nodes=2, link=Link(0.01), model=model, tokens=64, stage=3)
+    prefetch = value(plan_deepspeed(inputs), "stage3_prefetch_bucket_size")
+    assert prefetch < 12 * 384**2 / 2 and prefetch >= 4 * 384**2 - 65_536
