@@ -7,19 +7,23 @@ from collections.abc import Callable
 from factory.build import FINISHED
 from factory.engine import Engine
 
-MEMLOCK = ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864")
+LIMITS = ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864")
 
 
 def run_flags(exists: Callable[[str], bool]) -> list[str]:
     """The flags of `docker run` for a host on which these device nodes exist.
 
-    NCCL needs more shared memory than Docker's 64 MB, and pinned memory for RDMA; several nodes need the network of
-    the host.
+    NCCL needs more shared memory than Docker's 64 MB. The limits are for GPUs and RDMA, which pin memory; an engine
+    that may not raise them itself (rootless, or in a container) refuses to start anything with them. Several nodes need
+    the network of the host.
     """
-    flags = ["--ipc=host", *MEMLOCK]
-    if exists("/dev/nvidiactl"):
+    gpus, rdma = exists("/dev/nvidiactl"), exists("/dev/infiniband")
+    flags = ["--ipc=host"]
+    if gpus or rdma:
+        flags += LIMITS
+    if gpus:
         flags += ["--gpus", "all"]
-    if exists("/dev/infiniband"):
+    if rdma:
         flags += ["--device", "/dev/infiniband", "--network", "host"]
     return flags
 
