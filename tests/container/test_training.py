@@ -1,6 +1,8 @@
 """Real DeepSpeed and real DDP in the image, on CPU ranks; and every generated config, loaded by DeepSpeed itself."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,14 @@ def test_pretraining_on_two_ranks_learns_with_the_generated_config(docker: Any) 
     first, last = losses(done.out)
     assert first > 5 and last < 3, done.out  # examples/README.md: 5.68 to 2.66
     assert "2 ranks" in done.err
+
+
+def test_the_demo_s_command_line_starts_here() -> None:
+    """`make demo` is this, with more steps: the flags must suit the engine that this host has."""
+    command = [sys.executable, "-m", "factory", "run", "--", "/opt/rig/examples/pretrain.py", "--steps", "20"]
+    done = subprocess.run(command, cwd=MACHINES.parent.parent, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert losses(done.stdout)[1] < 5
 
 
 @pytest.mark.parametrize(
