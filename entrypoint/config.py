@@ -113,16 +113,24 @@ class Configs:
         return copy
 
 
+LIMIT_BYTES = 1 << 20  # DeepSpeed's own parser takes minutes for more, and no config has it
+
+
 def _text(path: str) -> tuple[str, str]:
     """The text of the config, and its name for messages: a file, or where there is none the config itself in base64,
     as DeepSpeed 0.12.6 takes it (runtime/config.py, DeepSpeedConfig)."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Refused(f"{path}: is no file; name a file with the DeepSpeed config")
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return file.read(), path
+            text = file.read(LIMIT_BYTES + 1)
+        if len(text) > LIMIT_BYTES:
+            raise Refused(f"{path}: larger than 1 MiB; that is no DeepSpeed config")
+        return text, path
     except OSError as error:
-        text = _decoded(path)
-        if text is not None:
-            return text, "the config in base64"
+        decoded = _decoded(path)
+        if decoded is not None:
+            return decoded, "the config in base64"
         short = path if len(path) <= 80 else path[:77] + "..."
         place = "" if path.startswith("/") else f", looked for in {os.getcwd()}"
         raise Refused(f"{short}: {error.strerror} (DeepSpeed config{place})") from None

@@ -18,6 +18,8 @@ def look_at(path: str) -> str:
         return "folder"
     if not os.path.exists(path):
         return "missing"
+    if not os.path.isfile(path):
+        return "device"
     runs = os.access(path, os.X_OK)
     if not os.access(path, os.R_OK):
         return "sealed" if runs else "closed"

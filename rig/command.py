@@ -8,6 +8,7 @@ NOT_RUNNABLE = 126
 
 # Answers of `look`: what a path is to this process.
 MISSING, FILE, PROGRAM, FOLDER, CLOSED = "missing", "file", "program", "folder", "closed"
+DEVICE = "device"  # a pipe, a socket or a device: opening one may wait for ever
 SEALED = "sealed"  # may be executed and not be read: a program runs, a script's interpreter cannot read it
 
 
@@ -35,8 +36,8 @@ def classify(
     """Decide what `argv` asks for.
 
     `path` is the PATH to search. `look(name)` tells what a file is to this process: "missing", "folder", "closed" (may
-    not be read), "program" (readable and executable), "sealed" (executable only) or "file". `scripts()` lists the
-    Python files of the working folder, for the message only.
+    not be read), "program" (readable and executable), "sealed" (executable only), "device" or "file". `scripts()`
+    lists the Python files of the working folder, for the message only.
     """
     if not argv:
         return Command("shell" if terminal else "page")
@@ -59,6 +60,8 @@ def _script(argv: tuple[str, ...], path: str, look: Callable[[str], str], script
         return Command("script", argv, name)
     if kind == FOLDER:
         return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} is a folder, not a script")
+    if kind == DEVICE:
+        return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} is a pipe or a device, not a script")
     if kind in (CLOSED, SEALED):
         return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} may not be read by this user")
     if "/" not in name:
@@ -76,7 +79,8 @@ def _named(argv: tuple[str, ...], kind: str) -> Command:
         return Command("exec", argv, name)
     if kind == MISSING:
         return Command("refuse", argv, code=NOT_FOUND, reason=f"{name} does not exist")
-    what = {FOLDER: "is a folder", CLOSED: "may not be read by this user"}.get(kind, "is not executable: chmod +x")
+    known = {FOLDER: "is a folder", CLOSED: "may not be read by this user", DEVICE: "is a pipe or a device"}
+    what = known.get(kind, "is not executable: chmod +x")
     return Command("refuse", argv, code=NOT_RUNNABLE, reason=f"{name} {what}")
 
 

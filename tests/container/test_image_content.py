@@ -99,7 +99,7 @@ def test_no_key_no_cache_and_no_bundle_is_left_in_the_image(docker: Any) -> None
         find /tmp /var/cache/apt /var/lib/apt/lists /root/.cache -type f -size +0 2>/dev/null
         true
     """
-    done = docker.run("-c", f"{script}; echo looked", options=["--entrypoint", "sh"])
+    done = docker.run("-c", f"{script}\necho looked", options=["--entrypoint", "sh"])
     assert (done.code, done.out) == (0, "looked\n")
 
 

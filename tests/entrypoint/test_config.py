@@ -2,9 +2,13 @@
 
 import base64
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from entrypoint.config import Refused, _text
 
 SHOW = "import sys; print(sys.argv[-1])"
 TAKES = (
@@ -177,3 +181,12 @@ def test_a_program_that_is_executed_as_it_is_keeps_its_words(here: Any) -> None:
     here.write("ds.json", json.dumps(ROOM))
     done = here.boot("python", "-c", SHOW, "--deepspeed_config", "ds.json")
     assert done.out == "ds.json\n"
+
+
+def test_a_pipe_and_a_huge_file_are_no_config(tmp_path: Path) -> None:
+    pipe, huge = tmp_path / "pipe.json", tmp_path / "huge.json"
+    os.mkfifo(pipe)
+    huge.write_text('{"x": "' + "a" * (1 << 20) + '"}')
+    for path, word in ((pipe, "is no file"), (huge, "larger than 1 MiB")):
+        with pytest.raises(Refused, match=word):
+            _text(str(path))

@@ -106,3 +106,10 @@ def test_any_words_get_an_answer(argv: list[str], terminal: bool) -> None:
     assert told.kind in ("script", "exec", "verb", "shell", "page", "refuse")
     assert (told.code != 0) == (told.kind == "refuse")
     assert bool(told.reason) == (told.kind == "refuse")
+
+
+def test_a_pipe_is_refused_before_anybody_opens_it() -> None:
+    for words in (("train.py",), ("./tool",)):
+        command = classify(words, terminal=False, path="/bin", look=lambda _: "device", scripts=lambda: [])
+        assert (command.kind, command.code) == ("refuse", 126)
+        assert "is a pipe or a device" in command.reason
