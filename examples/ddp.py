@@ -91,6 +91,9 @@ def main() -> None:
             say(f"step {step} loss {last_loss:.3f} samples/s {rate:.0f}")
 
     say(f"done: loss {first_loss:.2f} -> {last_loss:.2f} in {arguments.steps} steps")
+    dist.barrier()
+    if device.type == "cpu":
+        os._exit(0)  # the threads of torch 2.1's gloo do not always end, and would keep the process
     dist.destroy_process_group()
 
 
