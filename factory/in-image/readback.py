@@ -129,4 +129,4 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stderr.flush()
-    os._exit(status)  # past the end of gloo's threads, which in torch 2.1 now and then never comes
+    os._exit(status)  # past the end of gloo's threads: patches/deepspeed-0.12.6-cpu-gloo.patch has the reason

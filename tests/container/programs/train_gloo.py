@@ -52,4 +52,5 @@ if rank == 0:
     os.rename(path + ".new", path)
     say(f"saved {step}")
 dist.barrier()
+time.sleep(0.1)  # torch 2.1's gloo: see patches/deepspeed-0.12.6-cpu-gloo.patch
 dist.destroy_process_group()
