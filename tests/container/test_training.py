@@ -62,6 +62,13 @@ def test_zero_over_gloo_is_one_rank_s_training(docker: Any, workspace: Callable[
     assert {name.split("-")[0] for name in result["cases"]} >= {"zero2", "zero3"}
 
 
+def test_a_training_on_cpu_ends_as_it_should(docker: Any, workspace: Callable[..., list[str]]) -> None:
+    """Without the pause of the patch about 1 exit in 60 aborts: 60 show it in two runs of three."""
+    done = docker.run("python", "clean_exits.py", "60", options=workspace("clean_exits.py"), seconds=300)
+    [line] = [line for line in done.out.splitlines() if line.startswith("RESULT ")]
+    assert json.loads(line.removeprefix("RESULT ")) == {"0": 60}
+
+
 def test_every_generated_config_loads_as_it_was_meant(
     docker: Any, workspace: Callable[..., list[str]], tmp_path: Path
 ) -> None:
