@@ -1,0 +1,119 @@
+"""The catalogue of checks: pure functions over a Snapshot, a file a family, each function a sentence that should hold.
+
+    @check(at="boot", needs=(RDMA,), domain="host", fix="docker run --ulimit memlock=-1")
+    def memlock_is_unlimited(now: Snapshot) -> Iterator[Finding]:
+        \"\"\"RDMA buffers can be pinned. ...\"\"\"
+
+A check yields a finding for each thing that is wrong; none means pass. Its name is its id, its docstring its page in
+docs/checks.md. What it cannot know it says by raising CannotTell; anything else that it raises counts as that too.
+"""
+
+from rig.finding import Finding
+from rig.lean import Any, Callable, Iterable, NamedTuple
+from rig.snapshot import Snapshot
+
+LEVELS = ("boot", "quick", "full", "deep")
+SEVERITIES = ("warn", "fail")
+
+
+class CannotTell(Exception):
+    """The check cannot be judged: one phrase that says what could not be read."""
+
+
+class Need(NamedTuple):
+    """What must be there for a check to apply. `name` is what `--no-skip` takes; `without` says what is missing."""
+
+    name: str
+    without: str
+    met: Callable[[Snapshot], bool]
+
+
+class Check(NamedTuple):
+    """One check. `at` is the first level (one of LEVELS) at which it runs, `severity` (one of SEVERITIES) and `domain`
+    (one of rig.finding.DOMAINS) hold for its findings unless one says otherwise; `probe` names the program
+    (checks.probing) whose result it judges; `covers` are findings of the plan that say the same."""
+
+    id: str
+    family: str
+    at: str
+    needs: tuple[Need, ...]
+    severity: str
+    domain: str
+    fix: str
+    run: Callable[[Snapshot], Iterable[Finding]]
+    probe: str | None = None
+    covers: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return self.id.replace("_", " ")
+
+
+class Result(NamedTuple):
+    """What a check said. `outcome` is one of rig.finding.OUTCOMES; `why` the reason of skip and unknown."""
+
+    id: str
+    family: str
+    outcome: str
+    findings: tuple[Finding, ...] = ()
+    why: str = ""
+    missing: str = ""  # name of the need that was not met
+
+
+def check(
+    at: str,
+    fix: str,
+    domain: str,
+    severity: str = "fail",
+    needs: tuple[Need, ...] = (),
+    probe: str | None = None,
+    covers: tuple[str, ...] = (),
+) -> Callable[[Callable[[Snapshot], Iterable[Finding]]], Check]:
+    """Make a check of a function; the module's name is its family."""
+
+    def made(run: Callable[[Snapshot], Iterable[Finding]]) -> Check:
+        family = run.__module__.rpartition(".")[2]
+        return Check(run.__name__, family, at, needs, severity, domain, fix, run, probe, covers)
+
+    return made
+
+
+def say(text: str, subject: str = "", want: Any = None, got: Any = None, fix: str = "", **more: str) -> Finding:
+    """A finding; what is left empty (id, outcome, domain, fix) is taken from the check. `more`: evidence, outcome or
+    domain, where this one differs."""
+    return Finding("", more.pop("outcome", ""), more.pop("domain", ""), text, subject, want, got, fix, **more)
+
+
+def known(value: Any, what: str) -> Any:
+    """`value`, or CannotTell where it is None."""
+    if value is None:
+        raise CannotTell(f"{what}: not known")
+    return value
+
+
+def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -> Result:
+    """The result of one check. A need that is not met is a skip, or a failure where `no_skip` names it."""
+    for need in one.needs:
+        if not need.met(now):
+            if need.name not in no_skip:
+                return Result(one.id, one.family, "skip", (), need.without, need.name)
+            absent = Finding(one.id, "fail", "host", f"{need.without}, and it must be there", fix=one.fix)
+            return Result(one.id, one.family, "fail", (absent,), need.without, need.name)
+    try:
+        findings = tuple(_whole(one, finding) for finding in one.run(now))
+    except CannotTell as error:
+        return Result(one.id, one.family, "unknown", (), str(error))
+    except Exception as error:  # a fault of the check itself must never look like a pass
+        return Result(one.id, one.family, "unknown", (), f"the check broke: {type(error).__name__}: {error}")
+    outcomes = {finding.outcome for finding in findings}
+    outcome = next((name for name in ("fail", "unknown", "warn") if name in outcomes), "pass")
+    return Result(one.id, one.family, outcome, findings)
+
+
+def _whole(one: Check, finding: Finding) -> Finding:
+    return finding._replace(
+        id=one.id,
+        outcome=finding.outcome or one.severity,
+        domain=finding.domain or one.domain,
+        fix=finding.fix or one.fix,
+    )

@@ -1,0 +1,30 @@
+"""What checks need: each a name for `--no-skip`, words for the skip, and a question to the snapshot."""
+
+from checks import Need
+from rig.snapshot import Snapshot
+
+
+def _gpu(now: Snapshot) -> bool:
+    return bool(now.machine.gpus)
+
+
+def _rdma(now: Snapshot) -> bool:
+    return bool(now.machine.hcas)
+
+
+def _nvml(now: Snapshot) -> bool:
+    return now.host is not None and bool(now.host.gpus)
+
+
+GPU = Need("gpu", "no GPU here", _gpu)
+GPUS = Need("gpus", "fewer than two GPUs here", lambda now: len(now.machine.gpus) > 1)
+RDMA = Need("rdma", "no RDMA device here", _rdma)
+NVML = Need("driver", "the NVIDIA driver tells nothing here", _nvml)
+HOST = Need("host", "only the boot's facts are there", lambda now: now.host is not None)
+IMAGE = Need("image", "the image's files were not read", lambda now: now.image is not None)
+KERNEL_LOG = Need(
+    "kernel-log",
+    "the kernel's log cannot be read here",
+    lambda now: now.host is not None and now.host.kernel_log is not None,
+)
+CONTAINER = Need("container", "not in a container", lambda now: now.machine.surroundings.container is not None)

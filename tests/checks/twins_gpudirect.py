@@ -1,0 +1,5 @@
+"""Fixtures of the family gpudirect."""
+
+from tests.checks.twin import Twin
+
+TWINS: tuple[Twin, ...] = ()
