@@ -1,6 +1,6 @@
 """Everything that a check may look at, as one value that travels: machine, plan, host, image, what probes measured.
 
-A snapshot is JSON (rig.emit.to_json writes it, `read_snapshot` reads it), so a check can be replayed on yesterday's node.
+A snapshot is JSON (rig.emit.to_json writes it, `read_snapshot` reads it): a check can be replayed on yesterday's node.
 """
 
 from rig.expected import Expected
