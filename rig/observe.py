@@ -1,4 +1,4 @@
-"""Root -> Host and Image: what checks ask for beyond the boot's facts. Joins detectors that know nothing of one another."""
+"""Root -> Host and Image: what checks ask for beyond the boot. Joins detectors that know nothing of one another."""
 
 from rig.host import Host
 from rig.lean import Mapping
