@@ -58,7 +58,7 @@ def look(
     """
     model = _model(settings)
     root = open_root(settings)
-    machine = detect(root)
+    machine = detect(root, links=False)
     platform, strange = _platform(root)
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()

@@ -5,11 +5,12 @@ from rig.machine import Machine
 from rig.root import Root
 
 
-def detect(root: Root, *, ask_driver: bool = True) -> Machine:
+def detect(root: Root, *, ask_driver: bool = True, links: bool = True) -> Machine:
     """The facts of this node. Never fails: what is missing, unreadable or absurd is None.
 
     Reads files only, except for one child that asks the NVIDIA driver (`ask_driver`): it runs beside the reading, is
-    given nvml.TIMEOUT_S, and is not started where neither PCI nor procfs nor /dev show an NVIDIA device.
+    given nvml.TIMEOUT_S, and is not started where neither PCI nor procfs nor /dev show an NVIDIA device. No rule of the
+    plan asks for the speed and width of PCI links: a boot leaves them out (`links`).
     """
     names = root.ls(pci.DEVICES[:-1])
     nodes = gpu.nodes_of(root.ls("/dev"))
@@ -21,7 +22,7 @@ def detect(root: Root, *, ask_driver: bool = True) -> Machine:
     hcas = rdma.read_hcas(root)
     netdevs = net.read_netdevs(root)
     also = [*buses, *(hca.bus_id for hca in hcas if hca.bus_id), *(dev.bus_id for dev in netdevs if dev.bus_id)]
-    tree = pci.read_tree(root, also, names)
+    tree = pci.read_tree(root, also, names, links=links)
     on_bus = [device for device in tree if gpu.is_gpu(device)]
     if ask_driver and asked is None and on_bus:
         asked = nvml.start(root)

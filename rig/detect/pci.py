@@ -121,15 +121,10 @@ def read_link(root: Root, folder: str) -> tuple[float | None, int | None, float 
     )
 
 
-def read_device(root: Root, name: str, host: str | None, above: tuple[str, ...]) -> PciDevice:
-    """One function's facts. `above` = the bridges above it, nearest last.
-
-    A link is read at its lower end: below a root port and below a switch's downstream port, which are every second
-    bridge. The four files are most of what there is to read, and the upper end says the same.
-    """
+def read_device(root: Root, name: str, host: str | None, above: tuple[str, ...], links: bool) -> PciDevice:
+    """One function's facts. `above` = the bridges above it, nearest last."""
     folder = f"{DEVICES}{name}/"
     code, ids, subsystem = read_ids(root, folder)
-    upper = code is not None and code[:4] == "0604" and len(above) % 2 == 0
     return PciDevice(
         name,
         above[-1] if above else None,
@@ -137,26 +132,31 @@ def read_device(root: Root, name: str, host: str | None, above: tuple[str, ...])
         code,
         *ids,
         parse_numa(root.read(folder + "numa_node")),
-        *((None, None, None, None) if upper else read_link(root, folder)),
+        *(read_link(root, folder) if links else (None, None, None, None)),
         None,
         *subsystem,
     )
 
 
-def read_tree(root: Root, also: Iterable[str], names: list[str] | None = None) -> tuple[PciDevice, ...]:
-    """GPUs, NVSwitches, network controllers of MAKERS, the devices named in `also`, and every bridge above them."""
+def read_tree(
+    root: Root, also: Iterable[str], names: list[str] | None = None, *, links: bool = True
+) -> tuple[PciDevice, ...]:
+    """GPUs, NVSwitches, network controllers of MAKERS, the devices named in `also`, and every bridge above them.
+
+    `links=False` leaves speeds and widths unread: four files a device, most of what there is to read.
+    """
     present = root.ls(DEVICES[:-1]) if names is None else names
     known, asked = set(present), set(also)
     found: dict[str, PciDevice] = {}
     for name in dict.fromkeys((*candidates(root, present), *(name for name in asked if name in known))):
         host, above = parse_parents(root.link(DEVICES + name))
-        device = read_device(root, name, host, above)
+        device = read_device(root, name, host, above, links)
         if name not in asked and not wanted(device):
             continue
         found[name] = device
         for depth, bridge in enumerate(above):
             if bridge not in found:
-                found[bridge] = read_device(root, bridge, host, above[:depth])
+                found[bridge] = read_device(root, bridge, host, above[:depth], links)
     return tuple(found[name] for name in sorted(found))
 
 
