@@ -5,7 +5,7 @@ ENV := .venv/.from-host-lock
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo test image shell lint lock clean bench-build bench-boot bench-plan bench-tune
+.PHONY: help demo test check image shell lint lock clean bench-build bench-boot bench-check bench-plan bench-tune
 
 help: ## This page
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ demo: image ## Build everything, then train a small GPT for real in a container
 
 test: image ## Build everything, then all linters and tests
 	$(PY) -m pytest
+
+check: $(if $(IMAGE),$(ENV),image) ## The checks on an image: IMAGE=... CHECK_ARGS="--level full --strict"
+	$(PY) -m factory check $(IMAGE) -- $(CHECK_ARGS)
 
 image: $(ENV) ## Build the images (BASE_IMAGE=... overrides the base)
 	$(PY) -m factory image
@@ -33,6 +36,9 @@ bench-build: $(ENV) ## Our build against a plain Dockerfile (empties the engine'
 
 bench-boot: image ## The boot against a bare interpreter and a bypassed entrypoint
 	$(PY) -m bench.boot
+
+bench-check: image ## Checks at boot against a boot without, and the levels quick and full
+	$(PY) -m bench.check
 
 bench-plan: $(ENV) ## The plan for clusters of up to 10,240 nodes: time and memory
 	$(PY) -m bench.plan

@@ -1,4 +1,4 @@
-"""`python -m factory VERB`: engine, image, lock, run."""
+"""`python -m factory VERB`: engine, image, lock, run, check."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from factory.say import Refused, say
 from rig.pins import PinError, read_pins
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-USAGE = "usage: python -m factory engine | image | lock | run -- COMMAND..."
+USAGE = "usage: python -m factory engine | image | lock | run -- COMMAND... | check [IMAGE] -- PYTEST_OPTIONS..."
 
 
 def engine(_: list[str]) -> None:
@@ -42,14 +42,26 @@ def run(command: list[str]) -> None:
     run_image(find_engine(), command)
 
 
-VERBS = {"engine": engine, "image": image, "lock": lock, "run": run}
+def check(words: list[str]) -> None:
+    """Judge an image by the catalogue of checks, in a container with the devices of this host."""
+    from factory.check import check_image
+    from factory.engine import find_engine
+
+    named = words[: words.index("--")] if "--" in words else words
+    if len(named) > 1:
+        raise Refused(USAGE, 64)
+    sys.exit(check_image(find_engine(), named[0] if named else None, words[len(named) + 1 :]))
+
+
+VERBS = {"engine": engine, "image": image, "lock": lock, "run": run, "check": check}
+WITH_WORDS = ("run", "check")
 
 
 def main(argv: list[str]) -> int:
     verb, *rest = argv or [""]
-    if rest[:1] == ["--"]:
+    if rest[:1] == ["--"] and verb != "check":
         rest = rest[1:]
-    if verb not in VERBS or (rest and verb != "run"):
+    if verb not in VERBS or (rest and verb not in WITH_WORDS):
         print(USAGE, file=sys.stderr)
         return 64
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the builders that run

@@ -1,0 +1,110 @@
+"""The catalogue as a pytest suite: `pytest checks --hosts=docker://NAME` or `--hosts=ssh://HOST1,ssh://HOST2`.
+
+On each host `rig check` looks once and sends its snapshot; the checks are judged here, one item a check, with all that
+pytest has: -k, -m, JUnit XML. With pytest's own --strict warnings and unknowns fail.
+"""
+
+from typing import Any
+
+import pytest
+
+from checks import LEVELS, Check, Result, evaluate
+from checks.catalogue import FAMILIES, checks_of
+from checks.remote import NoSnapshot, take_snapshot
+from rig.expected import ExpectedError, parse_expected
+from rig.snapshot import Snapshot
+
+CHECK, OUTCOME, HOST, FINDING, WHY = "check", "outcome", "host", "finding", "why"
+SHOWN = ("fail", "unknown", "warn")  # each with its own lines at the end
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("trainrig")
+    group.addoption("--level", choices=LEVELS, default="quick", help="which checks run, and how deep the host looks")
+    group.addoption("--no-skip", default="", help="needs that must be met: gpu,rdma (a skip for want of one fails)")
+    group.addoption("--expect", help="what the host was sold as: gpus=8,hcas=8,gdr=1 (default: its RIG_EXPECT)")
+    group.addoption("--check-timeout", type=float, default=900, help="seconds that a host may take to look")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in (*FAMILIES, *LEVELS):
+        config.addinivalue_line("markers", f"{name}: checks of this {'level' if name in LEVELS else 'family'}")
+    try:
+        parse_expected(config.getoption("--expect") or "")
+    except ExpectedError as error:
+        raise pytest.UsageError(f"--expect: {error}") from None
+    known = {need.name for one in checks_of(LEVELS[-1]) for need in one.needs}
+    if strange := sorted(no_skip(config) - known):
+        raise pytest.UsageError(f"--no-skip {','.join(strange)}: must be among {', '.join(sorted(known))}")
+
+
+def no_skip(config: pytest.Config) -> frozenset[str]:
+    return frozenset(filter(None, config.getoption("--no-skip").split(",")))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "one" in metafunc.fixturenames:
+        checks = checks_of(metafunc.config.getoption("--level"))
+        metafunc.parametrize("one", [pytest.param(one, id=one.id, marks=_marks(one)) for one in checks])
+
+
+def _marks(one: Check) -> list[pytest.MarkDecorator]:
+    return [getattr(pytest.mark, one.family), getattr(pytest.mark, one.at)]
+
+
+@pytest.fixture(scope="session")
+def looked() -> dict[str, Snapshot | None]:
+    """What each host sent; None: nothing that can be judged."""
+    return {}
+
+
+@pytest.fixture
+def snapshot(host: Any, looked: dict[str, Snapshot | None], request: pytest.FixtureRequest) -> Snapshot:
+    """The host's snapshot, taken once. A host that sends none is one failure; its other checks are skipped."""
+    name, option = host.backend.get_pytest_id(), request.config.getoption
+    if name not in looked:
+        looked[name] = None
+        try:
+            looked[name] = take_snapshot(host, option("--level"), option("--expect"), option("--check-timeout"))
+        except NoSnapshot as error:
+            pytest.fail(f"{name}: {error}", pytrace=False)
+    now = looked[name]
+    if now is None:
+        pytest.skip(f"{name} sent nothing to judge")
+    return now
+
+
+@pytest.fixture
+def result(one: Check, host: Any, snapshot: Snapshot, request: pytest.FixtureRequest) -> Result:
+    """What the check says; told to the summary, and to JUnit as properties."""
+    told = evaluate(one, snapshot, no_skip(request.config))
+    said = [(FINDING, _line(finding)) for finding in told.findings] or [(WHY, told.why)]
+    about = [(HOST, host.backend.get_pytest_id()), (CHECK, one.id), (OUTCOME, told.outcome)]
+    request.node.user_properties += [*about, *said]
+    return told
+
+
+def _line(finding: Any) -> str:
+    return f"{finding.text}. {finding.fix}" if finding.fix else str(finding.text)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for name, reports in sorted(_by_host(terminalreporter).items()):
+        terminalreporter.section(f"checks of {name}, level {config.getoption('--level')}")
+        for outcome in SHOWN:
+            for report in (one for one in reports if (OUTCOME, outcome) in one):
+                words = "; ".join(text for key, text in report if key in (FINDING, WHY))
+                terminalreporter.line(f"{outcome.upper():8}{dict(report)[CHECK]}: {words}")
+        outcomes = [dict(report)[OUTCOME] for report in reports]
+        counts = (f"{outcomes.count(word)} {word}" for word in ("pass", "fail", "unknown", "warn", "skip"))
+        terminalreporter.line(", ".join(counts))
+
+
+def _by_host(reporter: Any) -> dict[str, list[list[tuple[str, str]]]]:
+    """The properties of each check that was judged. Only reports of calls: those of the set-up have them too."""
+    found: dict[str, list[list[tuple[str, str]]]] = {}
+    for key in ("passed", "failed", "skipped"):
+        for report in reporter.stats.get(key, []):
+            if report.when == "call" and (name := dict(report.user_properties).get(HOST)) is not None:
+                found.setdefault(name, []).append(report.user_properties)
+    return found

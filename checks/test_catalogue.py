@@ -1,0 +1,29 @@
+"""One item a check: `pytest checks --hosts=docker://NAME`. checks/conftest.py takes the snapshots."""
+
+import pytest
+
+from checks import Result
+from rig.finding import Finding
+
+
+def test_check(result: Result, request: pytest.FixtureRequest) -> None:
+    strict = request.config.getini("strict")  # pytest's own --strict
+    told = "\n".join(_lines(finding) for finding in result.findings)
+    if result.outcome == "fail" or (strict and result.outcome == "warn"):
+        pytest.fail(f"{result.id}: {told}", pytrace=False)
+    if result.outcome == "unknown":
+        why = f"unknown: {result.why or told}"
+        if strict:
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    if result.outcome == "skip":
+        pytest.skip(result.why)
+    assert result.outcome in ("pass", "warn")
+
+
+def _lines(finding: Finding) -> str:
+    """A finding as a person reads it: what it says, then want, got, fix, who must act."""
+    about = f" ({finding.subject})" if finding.subject else ""
+    rows = {"want": finding.want, "got": finding.got, "fix": finding.fix, "who": finding.domain}
+    shown = [f"    {name:5}{value}" for name, value in rows.items() if value not in (None, "")]
+    return "\n".join([f"{finding.text}{about}", *shown])
