@@ -49,16 +49,21 @@ def open_root(settings: Settings) -> Root:
 
 
 def look(
-    settings: Settings, environ: Mapping[str, str], script: "ScriptFacts | None" = None, account: str | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    script: "ScriptFacts | None" = None,
+    account: str | None = None,
+    links: bool = False,
 ) -> Seen:
     """Detect, read who takes part, plan.
 
     `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows,
-    `account` the home of the passwd entry. Raises SettingsError where RIG_MODEL cannot be read.
+    `account` the home of the passwd entry; `links` reads the PCI links too, which only checks ask for. Raises
+    SettingsError where RIG_MODEL cannot be read.
     """
     model = _model(settings)
     root = open_root(settings)
-    machine = detect(root, links=False)
+    machine = detect(root, links=links)
     platform, strange = _platform(root)
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()
@@ -73,7 +78,8 @@ def look(
 
 
 def _platform(root: Root) -> "tuple[Platform | None, tuple[Finding, ...]]":
-    if root.link(PLATFORM) is None:
+    folder, _, name = PLATFORM.rpartition("/")
+    if root.link(PLATFORM) is None and name not in root.ls(folder):
         return None, ()
     from rig.platform import load_platform  # only where there is a file
 

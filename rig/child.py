@@ -3,14 +3,14 @@
 A child leads a process group of its own (setsid), writes into memory (an unlinked file, so a full pipe cannot stop it)
 and is polled. When its time is over it is sent TERM, then KILL, with all that it forked. A child that even KILL does
 not end (a driver call in state D) is left alone and named in `abandoned`; after that no program of ours that touches
-the driver is started.
+the driver is started. rig.children watches many at once.
 """
 
 import os
 import sys
 import time
 
-from rig.lean import NamedTuple
+from rig.lean import Mapping, NamedTuple
 from rig.root import READ_LIMIT, Answered, Collected, Running
 
 # A fixed environment: what a child prints must not depend on the user's locale or library paths.
@@ -53,6 +53,19 @@ def _program(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     return None
 
 
+def spawn(program: tuple[str, ...], environ: Mapping[str, str], output: int, errors: int | None = None) -> int:
+    """Start a program (its first word is a path) in a session of its own; its process id. `output` and `errors` are
+    descriptors of memory files. Raises OSError where it cannot be run, ValueError on words that hold a NUL."""
+    actions = (
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0) if errors is None else (os.POSIX_SPAWN_DUP2, errors, 2),
+    )
+    return os.posix_spawn(
+        program[0], program, environ, file_actions=actions, setsid=True, setsigmask=(), setsigdef=(SIGPIPE,)
+    )
+
+
 def start(argv: tuple[str, ...], timeout_s: float) -> Running:
     """Start argv beside us; its time runs from now. Never raises: an absent program is a failed one."""
     program = _program(argv)
@@ -63,14 +76,7 @@ def start(argv: tuple[str, ...], timeout_s: float) -> Running:
     handle = -1
     try:
         handle = os.memfd_create("rig-child")
-        actions = (
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_DUP2, handle, 1),
-            (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
-        )
-        pid = os.posix_spawn(
-            program[0], program, ENVIRONMENT, file_actions=actions, setsid=True, setsigmask=(), setsigdef=(SIGPIPE,)
-        )
+        pid = spawn(program, ENVIRONMENT, handle)
     except (OSError, ValueError):
         if handle >= 0:
             os.close(handle)
@@ -84,7 +90,7 @@ def output(argv: tuple[str, ...], timeout_s: float) -> str | None:
     return answer.output if answer.state == "ok" else None
 
 
-def _ended(pid: int) -> bool:
+def ended(pid: int) -> bool:
     """Whether the child has ended; it stays a zombie, so that its process group keeps its number."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -96,7 +102,7 @@ def _wait(child: Child, until: float) -> bool:
     """Whether the child ended before `until` (monotonic seconds); a child that writes more than we read is not waited
     for."""
     pause = 0.0005
-    while not _ended(child.pid):
+    while not ended(child.pid):
         if time.monotonic() >= until or os.fstat(child.handle).st_size > READ_LIMIT:
             return False
         time.sleep(pause)
@@ -104,7 +110,8 @@ def _wait(child: Child, until: float) -> bool:
     return True
 
 
-def _signal_group(pid: int, number: int) -> None:
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to the process group that a child leads."""
     try:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -113,9 +120,9 @@ def _signal_group(pid: int, number: int) -> None:
 
 def _end(child: Child) -> None:
     for number in (SIGTERM, SIGKILL):
-        _signal_group(child.pid, number)
+        signal_group(child.pid, number)
         until = time.monotonic() + GRACE_S
-        while not _ended(child.pid):
+        while not ended(child.pid):
             if time.monotonic() >= until:
                 break
             time.sleep(0.005)
@@ -129,8 +136,8 @@ def _collect(child: Child) -> Collected:
     if not in_time:
         _end(child)
     status = None
-    if _ended(child.pid):
-        _signal_group(child.pid, SIGKILL)  # what it forked and left
+    if ended(child.pid):
+        signal_group(child.pid, SIGKILL)  # what it forked and left
         try:
             status = os.waitpid(child.pid, 0)[1]
         except ChildProcessError:

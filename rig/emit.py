@@ -105,7 +105,7 @@ def env(settings: Iterable[Setting], environ: Mapping[str, str]) -> str:
     What the shell already has is left alone, as the order of authority wants it. Variables of `docker run -e` are not
     visible in ssh sessions, which is why they are here; those that may be secrets are not written.
     """
-    told = {name: value for name, value in sorted(environ.items()) if _carried(name) and not _secret(name, value)}
+    told = {name: value for name, value in sorted(environ.items()) if _carried(name) and not is_secret(name, value)}
     told.update((setting.name, str(setting.value)) for setting in settings)
     return "".join(f'[ "${{{name}+x}}" ] || export {name}={shell_word(value)}\n' for name, value in told.items())
 
@@ -115,7 +115,7 @@ def _carried(name: str) -> bool:
     return fits and name.replace("_", "a").isalnum() and name.isascii()
 
 
-def _secret(name: str, value: str) -> bool:
+def is_secret(name: str, value: str) -> bool:
     """Whether a variable may grant access: by its name, as an address with a user or a signature in it (a proxy is an
     address with or without a scheme), or as a Hugging Face token under any name."""
     upper = name.upper().replace("PKEY", "")  # a partition of the fabric opens nothing

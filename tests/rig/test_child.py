@@ -130,7 +130,7 @@ def test_no_descriptor_is_left_open() -> None:
 
 def test_one_that_even_kill_does_not_end_is_named_and_no_other_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(child, "_signal_group", lambda pid, number: sent.append(number))  # as a call in state D
+    monkeypatch.setattr(child, "signal_group", lambda pid, number: sent.append(number))  # as a call in state D
     monkeypatch.setattr(child, "GRACE_S", 0.05)
     monkeypatch.setitem(child.OWN, "rig-nvml", os.path.abspath(__file__) + ".not")
     running = child.start((*PYTHON, "import time; time.sleep(60)"), 0.1)
