@@ -88,7 +88,7 @@ class Boot:
             return 0
         from entrypoint.hooks import run_hooks
 
-        hooked = run_hooks(self.environ, self.folder, HOOKS)
+        hooked = run_hooks(self.environ, self.folder, HOOKS, self.voice.notice)
         changed, self.environ = hooked.environ is not self.environ, hooked.environ
         code = self._heed() if changed else 0  # first, because a hook may say how loud rig is
         self.voice.page(*hooked.texts)

@@ -45,7 +45,10 @@ class Configs:
                 raise Refused(f"{words[named.at] or 'the option for a DeepSpeed config'}: no path follows")
             copy = self._copy(named.path)
             return words if copy is None else with_config(words, named, copy)
-        added = missing_config(words, facts, self.ours) if self.ours is not None and not self.kept else ()
+        added = missing_config(words, facts, self.ours) if self.ours is not None else ()
+        if added and self.kept:
+            self.voice.warning(f"{script} takes a DeepSpeed config and was given none ({self.kept}: none is added)")
+            return words
         if added:
             text = f"{script} takes a DeepSpeed config and was given none: {' '.join(added)} is added (RIG_FILL=0: not)"
             self.voice.notice(text)

@@ -100,9 +100,11 @@ def load_platform(root: Root, path: str = PATH) -> tuple[Platform | None, tuple[
     Never raises. A symbolic link may lead to a file in the same folder (as Kubernetes mounts do), not elsewhere.
     """
     real = root.link(path)
+    folder, _, name = path.rpartition("/")
     if real is None:
-        return None, ()
-    folder = path.rpartition("/")[0]
+        if name not in root.ls(folder):
+            return None, ()
+        return None, (_ignored(path, Problem("", "is a link that leads nowhere", "Put the file itself there")),)
     home = root.link(folder) or folder
     if not real.startswith((folder + "/", home + "/")):
         return None, (
@@ -124,7 +126,7 @@ def examine(root: Root, path: str) -> tuple[Platform | None, tuple[Problem, ...]
     """The platform (None where the file cannot be used), every problem, and why it is another machine's."""
     text = root.read(path)
     if text is None:
-        return None, (Problem("", "cannot be read", "Make it readable for the container's user"),), None
+        return None, (Problem("", "cannot be read", "Put a plain file there that the container's user may read"),), None
     if len(text.encode("utf-8", "replace")) >= READ_LIMIT:
         return None, (Problem("", "is larger than 1 MiB", "Write only what the schema asks for"),), None
     from rig.platform_schema import parse_platform  # json is imported only where a file exists

@@ -75,6 +75,21 @@ def precision(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
         yield Ruling("reject", "dtype-both", text, "fp16.enabled", "Keep one: bf16 from capability 8.0 on, else fp16")
 
 
+def precision_on_cpu(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
+    """Without a GPU half precision ends in a traceback: torch 2.1 has no fp16 matrix product on CPUs, and gloo refuses
+    bf16 ("Invalid scalar type"), so that it needs a single rank."""
+    if not site.cpu:
+        return
+    reasons = {"fp16": "torch has no fp16 matrix product on CPUs"}
+    if site.ranks > 1:
+        reasons["bf16"] = "gloo carries no bf16"
+    for name, why in reasons.items():
+        section = config.get(name)
+        if isinstance(section, Mapping) and section.get("enabled") is True:
+            fix = f"Start the container with its GPUs (docker run --gpus all), or set {name}.enabled to false"
+            yield Ruling("reject", "dtype-cpu", f"{name} is enabled and there is no GPU: {why}", f"{name}.enabled", fix)
+
+
 def communication_dtype(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
     """DeepSpeed knows fp16, bfp16 and fp32, and raises for "bf16"."""
     for key in ("communication_data_type", "seq_parallel_comm_data_type"):
@@ -199,6 +214,7 @@ def gradient_norm(config: Mapping[str, Any], site: Site) -> Iterator[Ruling]:
 RULES = (
     strings,
     precision,
+    precision_on_cpu,
     communication_dtype,
     overlap,
     full_buffer,

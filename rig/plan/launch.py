@@ -63,7 +63,7 @@ def _local_ranks(
 def _believable(world: World, here: str, environ: Mapping[str, str]) -> tuple[World, tuple[Finding, ...]]:
     """A platform file may list machines of other jobs: where this node is not among them, it trains alone. The launcher
     of a Kubernetes MPIJob is no node, and that is right."""
-    known = world.node_index is not None or world.node_count == 1 or world.started
+    known = world.node_index is not None or world.started
     if known or environ.get("K_MPI_JOB_ROLE") == "launcher":
         return world, ()
     if world.source == PLATFORM:
@@ -72,10 +72,15 @@ def _believable(world: World, here: str, environ: Mapping[str, str]) -> tuple[Wo
             "node-unknown", "warn", "platform", text, fix="Set RIG_NODES and RIG_NODE_RANK for several nodes"
         )
         return World(master_addr="127.0.0.1"), (found,)
+    names = [node.name for node in world.nodes]
     text = f"{here} is none of the {world.node_count} nodes of {world.source}"
+    if len(names) == 1:
+        text = f"{here} is not {names[0]}, the only node of {world.source}"
     if not world.nodes:
         text = f"the job has {world.node_count} nodes ({world.source}), and nothing says which of them {here} is"
     fix = "Set RIG_NODE_RANK on each node, or name this one as `hostname` prints it"
+    if len(names) == 1 and names[0].isdigit():
+        fix = f"RIG_NODES lists names; for a number of nodes set RIG_NNODES={names[0]}"
     return world, (Finding("node-unknown", "fail", "user", text, world.source, fix=fix),)
 
 

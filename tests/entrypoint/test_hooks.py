@@ -112,3 +112,19 @@ def test_something_left_in_the_background_does_not_hold_the_boot(hook) -> None: 
 def test_no_folder_means_no_hooks(tmp_path: Path) -> None:
     environ = {"A": "1"}
     assert run_hooks(environ, None, str(tmp_path / "none")).environ is environ
+
+
+@pytest.mark.parametrize("name", ["10-a.required.sh", "10-a.sh.required"])
+def test_required_may_stand_before_the_kind(hook, name: str) -> None:  # type: ignore[no-untyped-def]
+    hook(name, "exit 3")
+    hook("20-b.sh", "export B=1")
+    hooked = hook.run()
+    assert hooked.fatal and "B" not in hooked.environ
+
+
+def test_a_slow_hook_is_named(hook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("entrypoint.hooks.SLOW_S", 0.01)
+    hook("10-a.sh", "sleep 0.3; export A=1")
+    told: list[str] = []
+    hooked = run_hooks({"PATH": "/usr/bin:/bin"}, str(tmp_path), str(tmp_path / "boot.d"), told.append)
+    assert hooked.environ["A"] == "1" and len(told) == 1 and "10-a.sh" in told[0]

@@ -101,6 +101,11 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], str, str, dict[str, Any]]] = [
     ({"elasticity": {"enabled": True}}, {}, "accept", "", {}),
     (MICRO, {"hf_trainer": True, "hf_per_device_batch": 2}, "reject", "batch-hf", {}),
     (MICRO, {"hf_trainer": True, "hf_per_device_batch": 1}, "accept", "", {}),
+    # half precision without a GPU
+    ({**MICRO, "fp16": {"enabled": True}}, {"accelerator": "cpu"}, "reject", "dtype-cpu", {}),
+    ({**MICRO, "bf16": {"enabled": True}}, {"accelerator": "cpu"}, "reject", "dtype-cpu", {}),
+    ({**MICRO, "bf16": {"enabled": True}}, {"accelerator": "cpu", "gpus_per_node": 1}, "accept", "", {}),
+    ({**MICRO, "bf16": {"enabled": False}}, {"accelerator": "cpu"}, "accept", "", {}),
     # numbers
     (
         zero(stage=3, reduce_bucket_size="5e8"),

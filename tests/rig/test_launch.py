@@ -108,3 +108,11 @@ def test_a_free_port_is_for_a_job_of_one_node_only() -> None:
     assert place_of(Plan(ranks=launch(EIGHT).ranks), 23456) == Place((8,), 0, "127.0.0.1", 23456)
     told = launch(EIGHT, ALONE._replace(master_port=1234), MASTER_PORT="1234")
     assert place_of(Plan(ranks=told.ranks), 23456) == Place((8,), 0, "127.0.0.1", 1234)
+
+
+def test_the_only_name_of_a_list_that_is_another_node_is_told_too() -> None:
+    here = EIGHT._replace(surroundings=Surroundings(hostname="me"))
+    (found,) = launch(here, World((Node("a"),), 1, None, master_addr="a", source="RIG_NODES")).findings
+    assert found.text == "me is not a, the only node of RIG_NODES" and "RIG_NODE_RANK" in found.fix
+    (found,) = launch(here, World((Node("4"),), 1, None, master_addr="4", source="RIG_NODES")).findings
+    assert "RIG_NNODES=4" in found.fix

@@ -237,3 +237,11 @@ def test_a_file_full_of_strange_or_doubled_keys_is_read_in_a_moment() -> None:
     assert platform is not None and findings[-1].text.endswith("and 39993 more")
     assert "the key 'key39999' stands twice" in loaded(doubled)[1][0].text
     assert time.process_time() - start < 1.5
+
+
+def test_a_link_that_leads_nowhere_is_told() -> None:
+    tree = Tree()
+    tree.folder("/etc/rdma")["network_topology.json"] = None
+    tree.links[PATH] = PATH
+    assert "leads nowhere" in load_platform(Captured(tree))[1][0].text
+    assert load_platform(Captured(Tree())) == (None, ())
