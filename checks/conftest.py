@@ -4,11 +4,12 @@ On each host `rig check` looks once and sends its snapshot; the checks are judge
 pytest has: -k, -m, JUnit XML. With pytest's own --strict warnings and unknowns fail.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from checks import LEVELS, Check, Result, evaluate
+from checks import LEVELS, Check, Need, Result, evaluate, needs
 from checks.catalogue import FAMILIES, checks_of
 from checks.remote import NoSnapshot, take_snapshot
 from rig.expected import ExpectedError, parse_expected
@@ -33,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         parse_expected(config.getoption("--expect") or "")
     except ExpectedError as error:
         raise pytest.UsageError(f"--expect: {error}") from None
-    known = {need.name for one in checks_of(LEVELS[-1]) for need in one.needs}
+    known = {need.name for need in vars(needs).values() if isinstance(need, Need)}
     if strange := sorted(no_skip(config) - known):
         raise pytest.UsageError(f"--no-skip {','.join(strange)}: must be among {', '.join(sorted(known))}")
 
@@ -63,15 +64,20 @@ def snapshot(host: Any, looked: dict[str, Snapshot | None], request: pytest.Fixt
     """The host's snapshot, taken once. A host that sends none is one failure; its other checks are skipped."""
     name, option = host.backend.get_pytest_id(), request.config.getoption
     if name not in looked:
-        looked[name] = None
-        try:
-            looked[name] = take_snapshot(host, option("--level"), option("--expect"), option("--check-timeout"))
-        except NoSnapshot as error:
-            pytest.fail(f"{name}: {error}", pytrace=False)
+        looked[name], why = _look(host, option)
+        if why:
+            pytest.fail(f"{name}: {why}", pytrace=False)
     now = looked[name]
     if now is None:
         pytest.skip(f"{name} sent nothing to judge")
     return now
+
+
+def _look(host: Any, option: Callable[[str], Any]) -> tuple[Snapshot | None, str]:
+    try:
+        return take_snapshot(host, option("--level"), option("--expect"), option("--check-timeout")), ""
+    except NoSnapshot as error:
+        return None, str(error)
 
 
 @pytest.fixture

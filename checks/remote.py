@@ -6,6 +6,7 @@ from typing import Any
 from rig.snapshot import Snapshot, SnapshotError, read_snapshot
 
 JUDGED = (0, 1, 2)  # rig check: pass, fail, could not judge
+NO_RIG, NO_PLACE = 127, 73  # what SCRIPT ends with before rig starts; it says why itself
 # Into a file of its own and then out: what rig prints and what a login shell adds stays apart. /dev/shm can be written
 # where the root file system cannot. `timeout`, since neither testinfra nor ssh ends a command that hangs.
 SCRIPT = """
@@ -31,8 +32,9 @@ def take_snapshot(host: Any, level: str, expect: str | None, seconds: float) -> 
     if done.rc == 124:
         raise NoSnapshot(f"rig check did not end within {seconds:.0f} s")
     if done.rc not in JUDGED or not done.stdout.strip():
-        said = done.stderr.strip().splitlines() or ["nothing was said"]
-        raise NoSnapshot(f"rig check gave no snapshot (exit code {done.rc}): {said[-1]}")
+        said = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        about = "" if done.rc in (NO_RIG, NO_PLACE) else f"rig check gave no snapshot (exit code {done.rc}): "
+        raise NoSnapshot(about + said)
     try:
         return read_snapshot(done.stdout, "its snapshot")
     except SnapshotError as error:

@@ -1,0 +1,161 @@
+"""`pytest checks --hosts=...`: judged from outside; the host is this one, its `rig` a stand-in that sends a snapshot."""
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+import testinfra
+
+from checks.remote import NoSnapshot, take_snapshot
+from rig.emit import to_json
+from rig.machine import UNLIMITED
+from rig.snapshot import Snapshot
+from tests.checks.snapshots import h100, no_gpu
+from tests.checks.twin import changed
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ONE = "memlock_is_unlimited"
+LOW = 65536
+
+
+class Outside:
+    """`pytest checks` on this host, with a program `rig` that answers as told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, folder / "bin"
+        self.bin.mkdir()
+        for name in ("sh", "timeout", "mktemp", "rm", "cat", "tail", "python3"):
+            (self.bin / name).symlink_to(f"/usr/bin/{name}" if os.path.exists(f"/usr/bin/{name}") else f"/bin/{name}")
+
+    def rig(self, script: str) -> None:
+        path = self.bin / "rig"
+        path.write_text(f'#!/bin/sh\necho "$RIG_EXPECT $*" >>"{self.folder}/calls"\n{script}\n')
+        path.chmod(0o755)
+
+    def sends(self, now: Snapshot, code: int = 0) -> None:
+        """A rig that saves this snapshot, and prints what must not come between."""
+        (self.folder / "sent").write_text(to_json(now))
+        self.rig(f'echo "not a snapshot"; cp() {{ cat "$1" >"$2"; }}; cp "{self.folder}/sent" "$5"; exit {code}')
+
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
+
+    def pytest(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "pytest", "checks", "--hosts=local://", "-p", "no:cacheprovider", *words]
+        environ = {"PATH": str(self.bin), "HOME": str(self.folder), "RIG_EXPECT": "gpus=1", "COLUMNS": "200"}
+        return subprocess.run(command, cwd=CHECKOUT, env=environ, capture_output=True, text=True, timeout=60)
+
+    def outcomes(self, *words: str) -> dict[str, dict[str, str]]:
+        """Check -> the properties that a JUnit report has of it."""
+        report = self.folder / "junit.xml"
+        self.pytest(f"--junit-xml={report}", *words)
+        told: dict[str, dict[str, str]] = {}
+        for case in xml.parse(report).iter("testcase"):
+            found = {p.attrib["name"]: p.attrib["value"] for p in case.iter("property")}
+            found["junit"] = next((kind for kind in ("failure", "error", "skipped") if case.find(kind) is not None), "")
+            told[found.get("check", "")] = found
+        return told
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Outside:
+    return Outside(tmp_path)
+
+
+def limited(limit: int | None) -> Snapshot:
+    return changed(h100(), machine__limits__memlock_bytes=limit)  # type: ignore[no-any-return]
+
+
+def test_a_failed_check_is_a_failed_item_with_its_remedy(outside: Outside) -> None:
+    outside.sends(limited(LOW), 1)
+    done = outside.pytest("-k", ONE)
+    assert done.returncode == 1
+    assert f"test_check[{ONE}-local]" in done.stdout
+    for line in (f"{ONE}: memlock is 65536 bytes", "    got  65536", "    fix  docker run --ulimit memlock=-1"):
+        assert line in done.stdout
+    assert "0 pass, 1 fail, 0 unknown, 0 warn, 0 skip" in done.stdout
+
+
+def test_a_check_that_holds_passes_and_the_host_looked_once(outside: Outside) -> None:
+    outside.sends(limited(UNLIMITED))
+    outside.pytest("--level", "boot")
+    calls = outside.calls()
+    assert len(calls) == 1
+    assert calls[0].startswith("gpus=1 check --level boot --save ")
+    assert outside.pytest("-k", ONE).returncode == 0
+    assert not list(Path("/tmp").glob("rig-*/snapshot"))
+
+
+def test_what_does_not_apply_is_skipped_in_the_words_of_its_need_unless_it_must_be_there(outside: Outside) -> None:
+    outside.sends(no_gpu())
+    assert outside.outcomes("-k", ONE)[ONE] | {"host": ""} == {
+        "host": "",
+        "check": ONE,
+        "outcome": "skip",
+        "why": "no RDMA device here",
+        "junit": "skipped",
+    }
+    assert outside.outcomes("-k", ONE, "--no-skip", "rdma,gpu")[ONE]["junit"] == "failure"
+
+
+def test_unknown_is_counted_apart_and_fails_where_strict(outside: Outside) -> None:
+    outside.sends(limited(None), 2)
+    done = outside.pytest("-k", ONE)
+    assert done.returncode == 0
+    assert "0 pass, 0 fail, 1 unknown, 0 warn, 0 skip" in done.stdout
+    assert f"UNKNOWN {ONE}: the memlock limit: not known" in done.stdout
+    assert outside.pytest("-k", ONE, "--strict").returncode == 1
+
+
+def test_items_can_be_chosen_by_family_and_by_level(outside: Outside) -> None:
+    outside.sends(limited(UNLIMITED))
+    assert ONE in outside.outcomes("-m", "limits and boot")
+    assert ONE not in outside.outcomes("-m", "limits and not boot")
+
+
+def test_the_expectation_goes_to_the_host(outside: Outside) -> None:
+    outside.sends(limited(UNLIMITED))
+    outside.pytest("-k", ONE, "--expect", "gpus=8,hcas=9")
+    assert outside.calls()[0].startswith("gpus=8,hcas=9 check ")
+
+
+def test_a_host_without_rig_is_one_error(outside: Outside) -> None:
+    done = outside.pytest()
+    assert done.returncode == 1
+    assert " 1 error" in done.stdout and "passed" not in done.stdout
+    assert "local: no command rig on its PATH" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("rig", "says"),
+    [
+        ("exit 64", "rig check gave no snapshot (exit code 64): nothing was said"),
+        ("echo 'cannot look' >&2; exit 2", "rig check gave no snapshot (exit code 2): cannot look"),
+        ('echo nonsense >"$5"', "its snapshot: no JSON"),
+        ('echo {} >"$5"', "its snapshot: not a snapshot"),
+        ("exec /bin/sleep 60", "rig check did not end within 1 s"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(outside: Outside, monkeypatch: pytest.MonkeyPatch, rig: str, says: str) -> None:
+    outside.rig(rig)
+    monkeypatch.setenv("PATH", str(outside.bin))
+    with pytest.raises(NoSnapshot, match=re.escape(says)):
+        take_snapshot(testinfra.get_host("local://"), "quick", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--expect", "gpu=8"), "--expect: gpu=8: must be words such as gpus=8"),
+        (("--no-skip", "gpus,cards"), "--no-skip cards: must be among"),
+        (("--level", "slow"), "invalid choice"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(outside: Outside, words: tuple[str, ...], says: str) -> None:
+    done = outside.pytest(*words)
+    assert done.returncode == 4
+    assert says in done.stderr
