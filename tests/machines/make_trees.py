@@ -70,6 +70,7 @@ def vm_flat() -> Paper:
     paper.process(memlock="unlimited", cpus="0-103", caps=PRIVILEGED, shm_gib=472)
     paper.cgroup()
     paper.dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)")
+    paper.image()
     return paper
 
 

@@ -117,6 +117,7 @@ def dgx_a100() -> Paper:
     paper.cgroup()
     paper.iommu("identity", "ivhd0", "ivhd1", "ivhd2", "ivhd3")
     paper.dmi("NVIDIA", "DGXA100 920-23687-2530-000")
+    paper.image()
     paper.filler(150)
     return paper
 
