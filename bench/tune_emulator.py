@@ -4,8 +4,8 @@
 MASTER_ADDR, MASTER_PORT). First the link is measured: all-reduces back to back, as DeepSpeed issues them, fitted to
 alpha + beta * bytes. Then a backward pass is played: a producer fills buckets at gamma seconds a byte, each full one is
 reduced while the next fills, at most two in flight, as in ZeRO-3. Each bucket of a grid is timed beside the bucket that
-rig's formula chooses from the measured alpha and beta. Rank 0 prints one JSON object; exit status 1 where a chosen
-bucket is more than 3 % slower than the best of the grid.
+rig's formula chooses from the measured alpha and beta. Rank 0 prints RESULT and one JSON object; exit status 1 where a
+chosen bucket is more than 3 % slower than the best of the grid.
 
 Options: --megabytes G (gradients), --pace X (gamma/beta of a regime, may be given again), --rounds N.
 """
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rig.plan.ds_inputs import DsInputs
 from rig.plan.ds_link import Cost
 from rig.plan.ds_model import Model
-from rig.plan.ds_size import Pace, reduce_bucket
+from rig.plan.ds_size import STEP, Pace, overlapped_bucket
 
 FLOAT = 4
 IN_FLIGHT = 2
@@ -105,8 +105,9 @@ def chosen(link: Fit, total_bytes: int, gamma: float) -> int:
     """The bucket in bytes that rig plans for this link and pace."""
     bandwidth = 1 / link.beta
     cost = Cost(link.alpha_s, link.beta, bandwidth, link.alpha_s * bandwidth, "measured")
-    inputs = DsInputs(model=Model(params=total_bytes // FLOAT), dtype_bytes=FLOAT, accelerator="cpu")
-    return reduce_bucket(inputs, Pace(cost, gamma, None, float(total_bytes), None)).elements * FLOAT
+    inputs = DsInputs(model=Model(params=total_bytes // FLOAT), dtype_bytes=FLOAT)
+    pace = Pace(cost, gamma, None, float(total_bytes), None)
+    return overlapped_bucket(inputs, pace, STEP).elements * FLOAT  # a GPU's floor is more than these gradients
 
 
 def regime(link: Fit, total_bytes: int, pace: float, rounds: int) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def main() -> int:
     if dist.get_rank() == 0:
         rate = 2 * (ranks - 1) / ranks / link.beta * 8 / 1e6
         told = {"ranks": ranks, "cpus": os.cpu_count(), "alpha_us": round(link.alpha_s * 1e6)}
-        print(json.dumps(told | {"link_mbit": round(rate, 1), "regimes": regimes}), flush=True)
+        print("RESULT " + json.dumps(told | {"link_mbit": round(rate, 1), "regimes": regimes}), flush=True)
     dist.barrier()
     time.sleep(LINGER_S)
     dist.destroy_process_group()
