@@ -99,6 +99,9 @@ def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -
                 return Result(one.id, one.family, "skip", (), need.without, need.name)
             absent = Finding(one.id, "fail", "host", f"{need.without}, and it must be there", fix=one.fix)
             return Result(one.id, one.family, "fail", (absent,), need.without, need.name)
+    probe = now.probes.get(one.probe) if one.probe else None
+    if probe is not None and probe.state == "unasked":  # no time was left, or an earlier one is stuck
+        return Result(one.id, one.family, "unknown", (), probe.error or f"the probe {probe.name} was not run")
     try:
         findings = tuple(_whole(one, finding) for finding in one.run(now))
     except CannotTell as error:
