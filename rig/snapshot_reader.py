@@ -93,7 +93,7 @@ def _record(kind: Any, data: Any, where: str) -> Any:
 
 def _value(kind: Any, data: Any, where: str) -> Any:
     if data is None or kind is None:
-        return _frozen(data)
+        return frozen(data)
     if isinstance(kind, tuple):
         if not isinstance(data, list):
             raise SnapshotError(f"{where}: must be a list")
@@ -101,10 +101,10 @@ def _value(kind: Any, data: Any, where: str) -> Any:
     return _record(kind, data, where)
 
 
-def _frozen(data: Any) -> Any:
+def frozen(data: Any) -> Any:
     """Lists as tuples, all the way down: records hold no lists."""
     if isinstance(data, list):
-        return tuple(_frozen(item) for item in data)
+        return tuple(frozen(item) for item in data)
     if isinstance(data, dict):
-        return {key: _frozen(value) for key, value in data.items()}
+        return {key: frozen(value) for key, value in data.items()}
     return data
