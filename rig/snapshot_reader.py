@@ -72,7 +72,7 @@ def read(text: str, name: str) -> Snapshot:
     if data.get("version") != VERSION:
         raise SnapshotError(f"{name}: version {data.get('version')!r}; this rig reads version {VERSION}")
     probes = data.get("probes")
-    made = _record(Snapshot, data, name)
+    made: Snapshot = _record(Snapshot, data, name)
     if not isinstance(probes, dict):
         raise SnapshotError(f"{name}: probes must be an object")
     return made._replace(probes={key: _record(Probe, value, f"{name}: probes.{key}") for key, value in probes.items()})
