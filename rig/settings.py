@@ -1,6 +1,9 @@
 """The RIG_* variables: one table of what each may hold, and the reading of it."""
 
-from rig.lean import Callable, Mapping, NamedTuple
+from rig.lean import TYPE_CHECKING, Callable, Mapping, NamedTuple
+
+if TYPE_CHECKING:
+    from rig.expected import Expected
 
 CHECKS = ("off", "report", "enforce")
 
@@ -30,6 +33,7 @@ class Settings(NamedTuple):
     root: str | None = None  # a captured tree or a folder laid out like a machine; None: the running machine
     state: str | None = None  # folder for the files that rig writes; None: rig looks for one
     model: str | None = None  # size of the user's model in words, or the path of a Hugging Face config.json
+    expected: "Expected | None" = None  # what the machine was sold as; None: nothing was said
 
 
 class Variable(NamedTuple):
@@ -69,6 +73,12 @@ def _nodes(text: str) -> tuple[str, ...]:
     return expand_safe(text)
 
 
+def _expected(text: str) -> "Expected":
+    from rig.expected import parse_expected  # few machines are told what they must be
+
+    return parse_expected(text)
+
+
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 86400:
@@ -97,6 +107,7 @@ VARIABLES = (
         "RIG_MODEL", "model", "hidden=4096,layers=32 or a config.json", "", "size of the model, to size buckets", str
     ),
     Variable("RIG_STATE", "state", "an absolute path", "", "folder of facts.json, plan.json and the others", _path),
+    Variable("RIG_EXPECT", "expected", "words: gpus=8,hcas=8,gdr=1", "", "what was sold: less fails", _expected),
     Variable("RIG_NODES", None, "names and ranges: gpu-[01-16,20]", "", "the nodes of the job", _nodes),
     Variable("RIG_HOSTFILE", None, "a path", "", "a hostfile with the nodes of the job"),
     Variable(
@@ -141,9 +152,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 
 def _refusal(variable: Variable, text: str, error: Exception) -> str:
-    """One line; a node list can be long, and the part that is wrong is what helps."""
+    """One line; a list can be long, and the part that is wrong is what helps."""
     shown = text if len(text) <= 80 else f"{text[:77]}..."
-    why = f" ({error})" if variable.parse is _nodes else ""
+    why = f" ({error})" if variable.parse in (_nodes, _expected) else ""
     return f"{variable.name}={shown}: must be {variable.allowed}{why}"
 
 

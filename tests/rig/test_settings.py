@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rig.expected import Expected
 from rig.settings import VARIABLES, Settings, SettingsError, read_settings, unknown_names
 
 
@@ -93,6 +94,17 @@ def test_a_list_of_nodes_is_refused_with_its_part(text: str, why: str) -> None:
     with pytest.raises(SettingsError) as error:
         read_settings({"RIG_NODES": text})
     assert str(error.value).startswith(f"RIG_NODES={text}: must be names and ranges") and why in str(error.value)
+
+
+def test_what_was_sold_is_read_into_its_parts() -> None:
+    assert read_settings({"RIG_EXPECT": "gpus=8, gdr=1"}).expected == Expected(gpus=8, gdr=True)
+
+
+@pytest.mark.parametrize("text", ["gpus", "gpus=many", "gpu=8", "gdr=yes", "model="])
+def test_what_cannot_be_sold_is_refused_with_its_word(text: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_settings({"RIG_EXPECT": f"hcas=8,{text}"})
+    assert str(error.value).startswith(f"RIG_EXPECT=hcas=8,{text}: must be words") and f"({text}" in str(error.value)
 
 
 def test_a_variable_of_the_job_that_is_right_is_left_to_the_reader_of_the_job() -> None:
