@@ -43,8 +43,8 @@ TORCH = Need("torch", "no torch in the user's environment", _torch)
 # gpu_init          driver {code, name, seconds}, gpus [index, bus_id, code, name, step, seconds]
 # shm               wanted_bytes, touched_bytes, seconds, error
 # gpu_memory        gpus [bus_id, copy_gb_s, triad_gb_s, bytes]
-# gpu_matmul        gpus [bus_id, model, bf16_tflops, fp16_tflops, sm_clock_mhz, reasons, temperature_c, digest, stable],
-#                   together [bus_id, tflops, sm_clock_mhz, reasons, temperature_c]
+# gpu_matmul        gpus [bus_id, model, bf16_tflops, fp16_tflops, sm_clock_mhz, reasons, temperature_c,
+#                   digest, stable], together [bus_id, tflops, sm_clock_mhz, reasons, temperature_c]
 # gpu_copy          gpus [bus_id, h2d_gb_s, d2h_gb_s, pcie_gen_load, pcie_width_load]
 # gpu_p2p           pairs [a, b, claimed, right, gb_s, error]
 # nccl_node         gpus, bytes, seconds, algbw_gb_s, busbw_gb_s, right, codes, transports, nets, gdr, nvls, nccl, log
