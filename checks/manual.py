@@ -9,8 +9,27 @@ from rig.lean import Iterable, Iterator
 
 HEAD = """# Checks
 
-Made from the catalogue in `checks/` (`python -m checks.manual`); do not edit. `rig check --explain ID` shows the same for
-one check, docs/check.md tells how to run them.
+Can this machine train with this image? `rig check` looks, measures and judges; what is wrong comes with who must act
+and what to type. This page is made from the catalogue in `checks/`, by `python -m checks.manual`.
+
+| command | |
+| --- | --- |
+| `rig check` | the level quick |
+| `rig check --level full --junit FILE` | with measurements, and for a CI system: `--json`, `--junit`, `--tap`, `--html` |
+| `rig check --expect gpus=8,hcas=8,gdr=1` | what was sold must be there (or `RIG_EXPECT`) |
+| `rig check --no-skip gpu,rdma` | what would be skipped for want of these fails |
+| `rig check --save FILE`, `--from FILE` | keep what was looked at; judge it again, anywhere |
+| `rig check --only ID,FAMILY` | some checks; `--list` has all, `--explain ID` their pages |
+| `rig check --prom FILE`, `--npd` | for Prometheus' textfile collector; for Kubernetes' node-problem-detector |
+
+Exit code: 0 passed, perhaps with warnings; 1 failed; 2 what would be a failure could not be judged, or nothing was; 3 wrong
+usage, or a file that cannot be written. `--strict`: warnings and what could not be told fail.
+
+Outcomes: pass, warn, fail, skip (does not apply here), unknown (could not be judged). Neither of the last two is a pass.
+
+What may hang is a child with a deadline; past it it is ended, or left and named, and after one that was left nothing asks
+the driver again. What is known is in `checks.json` in rig's folder (docs/entrypoint.md) after every step, `"partial": true`
+until the end, as docs/check-results.schema.json describes it.
 """
 LABELS = ("Symptom", "Source")
 

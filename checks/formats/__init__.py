@@ -42,7 +42,21 @@ def shown(value: Any) -> str:
     """What was wanted or found, in one line."""
     from rig.emit import to_json
 
-    return flat(value if isinstance(value, str) else to_json(value, 0))
+    return flat(value if isinstance(value, str) else to_json(plain(value), 0))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: a check may say anything that it wanted, and its words must not break a run."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list, set, frozenset)):
+        items = [plain(item) for item in value]
+        return sorted(items, key=str) if isinstance(value, (set, frozenset)) else items
+    return str(value)
 
 
 def reasons(one: Judged) -> list[str]:

@@ -1,5 +1,6 @@
 """Everything that is known of a run, for programs. Its form is in docs/check-results.schema.json."""
 
+from checks.formats import plain
 from checks.running import Judged, Report
 from rig.emit import to_json
 from rig.lean import Any
@@ -43,5 +44,5 @@ def _result(one: Judged) -> dict[str, Any]:
         "why": one.result.why,
         "missing": one.result.missing,
         "seconds": one.seconds,
-        "findings": list(one.result.findings),
+        "findings": [plain(finding) for finding in one.result.findings],
     }

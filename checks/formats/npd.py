@@ -16,7 +16,8 @@ def _line(report: Report) -> str:
     counts = report.counts
     if report.code == PASSED:
         warned = f", {counts['warn']} with warnings" if counts["warn"] else ""
-        return f"{counts['pass'] + counts['warn']} checks passed{warned}"
+        passed = counts["pass"] + counts["warn"]
+        return f"{passed} check{'s' * (passed != 1)} passed{warned}"
     words = {"fail": "failed", "unknown": "unknown", "warn": "warned"}
     if report.code == FAILED and counts["fail"]:
         words = {"fail": "failed"}

@@ -1,0 +1,104 @@
+"""A snapshot travels: written as JSON and read again it is the same, and judged again it says the same."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks import LEVELS
+from checks.catalogue import checks_of
+from checks.running import judge
+from rig.emit import to_json
+from rig.snapshot import Snapshot, SnapshotError, read_snapshot
+from tests.checks import snapshots
+from tests.checks.test_twins import TWINS
+
+HEALTHY = {name: getattr(snapshots, name) for name in ("h100", "a100", "roce", "rtx4090", "no_gpu")}
+EVERY = checks_of(LEVELS[-1])
+
+
+def travelled(now: Snapshot) -> Snapshot:
+    return read_snapshot(to_json(now, depth=3))
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_was_written_is_read_again(name: str) -> None:
+    now = HEALTHY[name]()
+    assert to_json(travelled(now)) == to_json(now)
+    assert travelled(now) == travelled(travelled(now))
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_every_record_is_a_record_again(name: str) -> None:
+    now = HEALTHY[name]()
+    again = travelled(now)
+    assert again.machine == now.machine and again.host == now.host and again.image == now.image
+    assert again.expected == now.expected
+    assert [one.id for one in again.plan.findings] == [one.id for one in now.plan.findings]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_judged_again_it_says_the_same(name: str) -> None:
+    now = HEALTHY[name]()
+    assert [one.result for one in judge(EVERY, travelled(now))] == [one.result for one in judge(EVERY, now)]
+
+
+def test_every_fixture_says_the_same_when_it_is_read() -> None:
+    checks = {one.id: one for one in EVERY}
+    for twin in TWINS:
+        (before,), (after,) = (judge([checks[twin.id]], now) for now in (twin.broken, travelled(twin.broken)))
+        assert before.result == after.result, twin.id
+
+
+def without(data: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key != name}
+
+
+def test_fields_of_a_newer_rig_are_passed_over_and_missing_ones_have_their_defaults() -> None:
+    now = snapshots.h100()
+    data = json.loads(to_json(now))
+    data["later"] = {"a": 1}
+    data["machine"]["later"] = [1]
+    data["machine"]["gpus"][0]["later"] = True
+    assert read_snapshot(json.dumps(data)) == travelled(now)
+    assert read_snapshot(json.dumps(without(data, "image"))).image is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[]", "not a snapshot"),
+        ("{}", "not a snapshot"),
+        ('{"machine": 1}', "not a snapshot"),
+        ('{"machine": {}, "version": 2}', "version 2"),
+        ('{"machine": {}}', "version None"),
+        ('{"machine": {}, "version": 1, "probes": []}', "probes must be an object"),
+        ('{"machine": {}, "version": 1, "probes": {"a": 1}}', "probes.a: must be an object"),
+        ('{"machine": {"gpus": 3}, "version": 1, "probes": {}}', "machine: gpus: must be a list"),
+        ('{"machine": {"gpus": [3]}, "version": 1, "probes": {}}', "machine: gpus[0]: must be an object"),
+        ('{"machine": {}, "host": [], "version": 1, "probes": {}}', "host: must be an object"),
+    ],
+)
+def test_what_is_no_snapshot_is_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(SnapshotError) as error:
+        read_snapshot(text, "node.json")
+    told = str(error.value)
+    assert told.startswith("node.json: ") and words in told and "\n" not in told
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner))
+
+
+@given(st.sampled_from(Snapshot._fields), JSON)
+def test_any_value_is_read_or_refused_and_no_check_breaks_out(name: str, value: Any) -> None:
+    data = {**json.loads(to_json(snapshots.no_gpu())), name: value}
+    try:
+        now = read_snapshot(json.dumps(data))
+    except SnapshotError:
+        return
+    assert {one.result.outcome for one in judge(EVERY, now)} <= {"pass", "warn", "fail", "skip", "unknown"}
