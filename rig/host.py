@@ -117,6 +117,23 @@ class Mount(NamedTuple):
     inodes_free: int | None = None
 
 
+class Raid(NamedTuple):
+    """A software RAID. Source: /sys/block/mdN/md/{degraded,raid_disks} (Documentation/admin-guide/md.rst)."""
+
+    name: str
+    missing: int  # drives
+    drives: int | None = None
+
+
+class SshFile(NamedTuple):
+    """A file or folder that ssh(1) or sshd(8) refuses when others may read or write it. Its content is not read."""
+
+    path: str
+    kind: str  # home, folder, key, authorized
+    mode: int  # permission bits
+    owner: int  # UID
+
+
 class Host(NamedTuple):
     """The node, beyond rig.machine.Machine."""
 
@@ -139,7 +156,7 @@ class Host(NamedTuple):
     memory_available_bytes: int | None = None
     swap_bytes: int | None = None
     peermem_users: int | None = None  # /sys/module/nvidia_peermem/refcnt
-    peermem_holders: tuple[str, ...] | None = None
+    peermem_holders: tuple[str, ...] | None = None  # modules that nvidia_peermem is tied to: ib_core, nvidia
     fabric_manager: bool | None = None  # a process nv-fabricmanager is seen; None: host processes are not visible
     fabric_manager_version: str | None = None
     modules: tuple[str, ...] | None = None  # names in /proc/modules
@@ -149,3 +166,16 @@ class Host(NamedTuple):
     cpuset: str | None = None
     shared_network: bool | None = None  # the network namespace is the host's
     opens: tuple[tuple[str, bool], ...] = ()  # device nodes of /dev/nvidia*: exist, can be accessed (never opened)
+    silent_mounts: tuple[str, ...] | None = None  # paths whose file system did not answer statvfs in time
+    nvme: tuple[tuple[str, str | None], ...] | None = None  # (controller, state: live, dead, resetting, ...)
+    raids: tuple[Raid, ...] | None = None
+    fs_errors: tuple[tuple[str, int], ...] | None = None  # (ext4 device, errors that its superblock has counted)
+    ssh_files: tuple[SshFile, ...] | None = None
+    governor_drivers: tuple[str, ...] | None = None  # cpufreq drivers in use: intel_pstate, acpi-cpufreq, ...
+    process_limit: int | None = None  # RLIMIT_NPROC; -1 unlimited
+    overcommit: int | None = None  # vm.overcommit_memory
+    mappings: int | None = None  # vm.max_map_count
+    core_pattern: str | None = None
+    swappiness: int | None = None
+    topology_file: str | None = None  # the NCCL topology file that is named or found
+    topology_buses: tuple[str, ...] | None = None  # bus ids in it; None: missing, or no topology file
