@@ -28,3 +28,22 @@ KERNEL_LOG = Need(
     lambda now: now.host is not None and now.host.kernel_log is not None,
 )
 CONTAINER = Need("container", "not in a container", lambda now: now.machine.surroundings.container is not None)
+
+
+def _rdma_expected(now: Snapshot) -> bool:
+    return bool(now.machine.hcas or now.expected.hcas)
+
+
+def _gpu_expected(now: Snapshot) -> bool:
+    return bool(now.machine.gpus or now.expected.gpus)
+
+
+def _nodes(now: Snapshot) -> bool:
+    return any(line.name == "slots" and len(line.value) > 1 for line in now.plan.ranks)
+
+
+# What a machine that was sold with GPUs or HCAs needs, also where they are not seen.
+GPU_EXPECTED = Need("gpu", "no GPU here, and none is expected", _gpu_expected)
+RDMA_EXPECTED = Need("rdma", "no RDMA device here, and none is expected", _rdma_expected)
+NODES = Need("nodes", "a job of one node", _nodes)
+HOSTFILE = Need("hostfile", "this job has no hostfile", lambda now: bool(now.plan.hostfile))

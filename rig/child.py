@@ -18,7 +18,11 @@ SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
 ENVIRONMENT = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
 
 # Programs of ours, by the name under which a capture keeps their output.
-OWN = {"rig-nvml": "detect/nvml_child.py"}
+OWN = {
+    "rig-nvml": "detect/nvml_child.py",
+    "rig-clock": "detect/clock_child.py",
+    "rig-storage": "detect/storage_child.py",
+}
 
 SIGPIPE, SIGTERM, SIGKILL = 13, 15, 9  # signal(7); the module `signal` would cost a millisecond
 GRACE_S = 0.5  # between TERM and KILL, and between KILL and giving up

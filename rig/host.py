@@ -176,6 +176,5 @@ class Host(NamedTuple):
     overcommit: int | None = None  # vm.overcommit_memory
     mappings: int | None = None  # vm.max_map_count
     core_pattern: str | None = None
-    swappiness: int | None = None
     topology_file: str | None = None  # the NCCL topology file that is named or found
     topology_buses: tuple[str, ...] | None = None  # bus ids in it; None: missing, or no topology file
