@@ -47,3 +47,32 @@ GPU_EXPECTED = Need("gpu", "no GPU here, and none is expected", _gpu_expected)
 RDMA_EXPECTED = Need("rdma", "no RDMA device here, and none is expected", _rdma_expected)
 NODES = Need("nodes", "a job of one node", _nodes)
 HOSTFILE = Need("hostfile", "this job has no hostfile", lambda now: bool(now.plan.hostfile))
+
+
+def _roce(now: Snapshot) -> bool:
+    return any(
+        port.link_layer == "Ethernet" and port.state == "ACTIVE" for hca in now.machine.hcas for port in hca.ports
+    )
+
+
+def _direct(now: Snapshot) -> bool:
+    """GeForce and Titan never can (nor can memory that is the system's), so there is nothing to look for."""
+    from rig.plan.gdr import gpu_supports
+
+    return _rdma(now) and any(gpu_supports(now.machine, gpu) is not False for gpu in now.machine.gpus)
+
+
+def _fabric_seen(now: Snapshot) -> bool:
+    return now.machine.surroundings.virtual is None and bool(now.machine.pci)
+
+
+ROCE = Need("roce", "no RoCE port is in use here", _roce)
+DIRECT = Need("gpudirect", "no RDMA device beside a GPU that supports GPUDirect RDMA", _direct)
+BARE_METAL = Need("bare-metal", "a guest sees a PCI tree that its hypervisor made up", _fabric_seen)
+SOLD_HCAS = Need(
+    "sold-hcas", "nobody said how many HCAs belong here (RIG_EXPECT=hcas=8)", lambda now: bool(now.expected.hcas)
+)
+SOLD_RATE = Need(
+    "sold-rate", "nobody said how fast the HCAs are (RIG_EXPECT=rate=400)", lambda now: bool(now.expected.rate)
+)
+SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))

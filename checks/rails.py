@@ -1,0 +1,78 @@
+"""Which RDMA devices carry the job's traffic, for the checks that judge only those."""
+
+from rig.lean import Iterable
+from rig.machine import Hca, Port
+from rig.plan.gdr import gpu_supports
+from rig.plan.hca import USABLE_LAYERS, is_efa, reachable
+from rig.plan.nccl_facts import Candidate
+from rig.snapshot import Snapshot
+
+LEFT_OUT = ("FRONT_END_NIC_EXCLUDED", "STORAGE_NIC_EXCLUDED")  # what the plan says of ports of another network
+
+
+def fabric(now: Snapshot) -> tuple[Hca, ...]:
+    """Devices that are meant to carry the job's traffic, whether or not they can: of the fabric's link layer, no
+    virtual function beside its own physical one, none that the plan left out as front-end or storage. EFA where it is.
+    """
+    hcas = now.machine.hcas
+    if efa := tuple(hca for hca in hcas if is_efa(hca)):
+        return efa
+    layer = fabric_layer(hcas)
+    left_out = {one.subject for one in now.plan.findings if one.id in LEFT_OUT}
+    return tuple(hca for hca in hcas if rail_ports(hca, layer, left_out) and not _is_double(hca, hcas))
+
+
+def rail_ports(hca: Hca, layer: str | None, left_out: Iterable[str] = ()) -> tuple[Port, ...]:
+    return tuple(port for port in hca.ports if port.link_layer == layer and port.name not in left_out)
+
+
+def fabric_layer(hcas: Iterable[Hca]) -> str | None:
+    """InfiniBand where such a port is up, or where most ports are; else Ethernet; None without either."""
+    ports = [port for hca in hcas if not is_efa(hca) for port in hca.ports if port.link_layer in USABLE_LAYERS]
+    infiniband = [port for port in ports if port.link_layer == "InfiniBand"]
+    if any(port.state == "ACTIVE" for port in infiniband) or 2 * len(infiniband) > len(ports):
+        return "InfiniBand"
+    return "Ethernet" if ports else None
+
+
+def _is_double(hca: Hca, hcas: Iterable[Hca]) -> bool:
+    """A virtual function whose physical function is here too."""
+    if hca.function != "vf":
+        return False
+    return any(
+        one.function == "pf" and (one.bus_id == hca.pf_bus_id or one.sys_image_guid == hca.sys_image_guid is not None)
+        for one in hcas
+    )
+
+
+def rails(now: Snapshot) -> tuple[Candidate, ...]:
+    """The fabric's ports that are up, of devices that this process can open; EFA's are not among them."""
+    layer = fabric_layer(now.machine.hcas)
+    left_out = {one.subject for one in now.plan.findings if one.id in LEFT_OUT}
+    return tuple(
+        Candidate(hca, port)
+        for hca in fabric(now)
+        if not is_efa(hca) and reachable(hca)
+        for port in rail_ports(hca, layer, left_out)
+        if port.state == "ACTIVE"
+    )
+
+
+def wanted(now: Snapshot) -> bool:
+    """Whether somebody counts on RDMA: it was sold, or the job has several nodes."""
+    told = now.expected
+    return bool(told.hcas or told.rate or told.gdr) or several_nodes(now)
+
+
+def several_nodes(now: Snapshot) -> bool:
+    return any(line.name == "slots" and len(line.value) > 1 for line in now.plan.ranks)
+
+
+def direct_gpus(now: Snapshot) -> bool:
+    """Whether GPUDirect RDMA is a question here at all."""
+    return any(gpu_supports(now.machine, gpu) is not False for gpu in now.machine.gpus)
+
+
+def gravity(now: Snapshot) -> str:
+    """Outcome of a finding that keeps RDMA from being used: nobody misses it on a single node."""
+    return "fail" if wanted(now) else "warn"
