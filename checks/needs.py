@@ -76,3 +76,4 @@ SOLD_RATE = Need(
     "sold-rate", "nobody said how fast the HCAs are (RIG_EXPECT=rate=400)", lambda now: bool(now.expected.rate)
 )
 SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))
+BUS = Need("bus", "neither a GPU nor an RDMA device here", lambda now: bool(now.machine.gpus or now.machine.hcas))

@@ -2,7 +2,6 @@
 
 from rig.lean import Iterable
 from rig.machine import Hca, Port
-from rig.plan.gdr import gpu_supports
 from rig.plan.hca import USABLE_LAYERS, is_efa, reachable
 from rig.plan.nccl_facts import Candidate
 from rig.snapshot import Snapshot
@@ -66,11 +65,6 @@ def wanted(now: Snapshot) -> bool:
 
 def several_nodes(now: Snapshot) -> bool:
     return any(line.name == "slots" and len(line.value) > 1 for line in now.plan.ranks)
-
-
-def direct_gpus(now: Snapshot) -> bool:
-    """Whether GPUDirect RDMA is a question here at all."""
-    return any(gpu_supports(now.machine, gpu) is not False for gpu in now.machine.gpus)
 
 
 def gravity(now: Snapshot) -> str:

@@ -1,1 +1,202 @@
-"""Checks of the family topology."""
+"""How GPUs and HCAs reach each other and their CPUs: ACS, IOMMU, NUMA, peer access, the window to GPU memory."""
+
+from checks import check, known, say
+from checks.needs import BARE_METAL, BUS, DIRECT, GPU, GPUS, HOST
+from rig.finding import Finding
+from rig.lean import Iterator
+from rig.machine import Gpu
+from rig.plan.gdr import CONSUMER, gpu_supports
+from rig.plan.nccl_facts import listed
+from rig.snapshot import Snapshot
+
+GIB = 1 << 30
+LARGE_WINDOW = 24 * GIB  # boards with more memory than that have a BAR to match where they are made for GPUDirect
+
+
+@check(
+    at="quick",
+    needs=(BUS, BARE_METAL),
+    domain="host",
+    severity="warn",
+    fix="On the host: clear ReqRedir, CmpltRedir and UpstreamFwd of ACSCtl (setpci), or switch ACS off in the firmware",
+    covers=("ACS_ENABLED", "ACS_SUSPECTED"),
+)
+def bridges_do_not_redirect_peer_traffic(now: Snapshot) -> Iterator[Finding]:
+    """No bridge above a GPU or an HCA sends peer traffic up to the CPU.
+
+    With ACS redirection a copy between two devices below one switch goes through the root complex: slow, or for ever.
+    Bridges decide that, not the devices. In a guest it is the hypervisor's business, and needed there.
+
+    Symptom: peer copies and GPUDirect slow or hanging, `cuda-memcheck` clean.
+    Source: ACSCtl in PCI config space; NVIDIA/nccl#667, #606, #257, #631, #2079.
+    """
+    bridges = [one for one in now.machine.pci if (one.class_code or "").startswith("0604")]
+    told = [one for one in bridges if one.acs_redirects is not None]
+    on = [one.bus_id for one in known(told or None, "ACS (config space needs CAP_SYS_ADMIN)") if one.acs_redirects]
+    if on:
+        yield say(f"ACS redirects peer traffic through the CPU on {listed(on)}", listed(on), False, True)
+
+
+@check(
+    at="quick",
+    needs=(BUS, BARE_METAL),
+    domain="host",
+    severity="warn",
+    fix="On the host: boot with iommu=pt, or with the IOMMU off",
+)
+def iommu_does_not_translate(now: Snapshot) -> Iterator[Finding]:
+    """The IOMMU is off or passes addresses through.
+
+    Translation makes peer copies slow, wrong, or hang. A guest needs it on its host.
+
+    Symptom: `nccl-tests` hangs or reports wrong values with two GPUs, right with one.
+    Source: /sys/kernel/iommu_groups/N/type; NCCL's troubleshooting page.
+    """
+    if known(now.machine.kernel.iommu, "the IOMMU's mode") == "translated":
+        yield say("The IOMMU translates device addresses: peer copies are slow or wrong", "iommu", "passthrough", "on")
+
+
+@check(
+    at="quick",
+    needs=(BUS, BARE_METAL),
+    domain="host",
+    severity="warn",
+    fix="Ask the host to set the NUMA affinity of PCI slots in the firmware",
+)
+def devices_know_their_numa_node(now: Snapshot) -> Iterator[Finding]:
+    """On a machine of several NUMA nodes each GPU and HCA tells its own.
+
+    Without it nothing can bind a rank to the near CPU and memory, and NCCL takes every pair for near. Usual in guests.
+
+    Symptom: uneven copies from host memory, higher latency on some ranks.
+    Source: sysfs numa_node (-1).
+    """
+    if len(known(now.machine.numa or None, "the NUMA nodes")) < 2:
+        return
+    lost = [f"GPU {gpu.index}" for gpu in now.machine.gpus if gpu.numa is None]
+    lost += [hca.name for hca in now.machine.hcas if hca.numa is None and hca.bus_id is not None]
+    if lost:
+        yield say(f"No NUMA node is known for {listed(lost)}", listed(lost), "a node", -1)
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST),
+    domain="user",
+    severity="warn",
+    fix="docker run without --cpuset-cpus, or with CPUs of every GPU's NUMA node",
+)
+def cpus_cover_the_gpus_nodes(now: Snapshot) -> Iterator[Finding]:
+    """The container may use CPUs of each GPU's NUMA node.
+
+    Symptom: ranks whose data loader and launches run on the other socket.
+    Source: Cpus_allowed_list in /proc/self/status, /sys/devices/system/node/nodeN/cpulist.
+    """
+    allowed = numbers(known(now.host.cpuset if now.host else None, "the CPUs that may be used"))
+    nodes = {node.index: numbers(node.cpus) for node in now.machine.numa if node.cpus}
+    told = [gpu for gpu in now.machine.gpus if gpu.numa in nodes]
+    if not told and len(now.machine.numa) > 1:
+        known(None, "the NUMA nodes of the GPUs")
+    lost = [gpu for gpu in told if not allowed & nodes[gpu.numa or 0]]
+    if lost:
+        words = listed(f"GPU {gpu.index} (node {gpu.numa})" for gpu in lost)
+        yield say(f"None of the allowed CPUs is near {words}", words, "CPUs of each node", now.host and now.host.cpuset)
+
+
+def numbers(text: str) -> set[int]:
+    """The numbers that a kernel list names: `0-3,8` is 0, 1, 2, 3, 8."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        if low.isdigit() and (high or low).isdigit():
+            found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+@check(
+    at="quick",
+    needs=(GPUS,),
+    domain="host",
+    fix="Ask the host: reset the GPUs, restart the fabric manager; look at `nvidia-smi topo -p2p rw`",
+)
+def nvlinked_gpus_grant_peer_access(now: Snapshot) -> Iterator[Finding]:
+    """GPUs that NVLink joins may read and write each other's memory.
+
+    Judged by kind: boards that only share a PCIe bus may or may not have peer access, GeForce cards and MIG instances
+    have none by design.
+
+    Symptom: NCCL inside one node through shared memory, at a tenth of the rate.
+    Source: nvmlDeviceGetP2PStatus, read and write.
+    """
+    gpus = [gpu for gpu in now.machine.gpus if not gpu.mig and not consumer(gpu)]
+    joined = {gpu.bus_id: gpu for gpu in gpus if gpu.nvlinks and gpu.nvlink_peers}
+    for gpu in joined.values():
+        peers = known(gpu.p2p_peers, f"the peer access of GPU {gpu.index}")
+        lost = [joined[bus].index for bus in gpu.nvlink_peers if bus in joined and bus not in peers]
+        if lost:
+            text = f"GPU {gpu.index} has NVLink to GPU {listed(lost)}, and no peer access"
+            yield say(text, gpu.bus_id or "", "peer access", None)
+
+
+def consumer(gpu: Gpu) -> bool:
+    return any(word in (gpu.model or "").lower() for word in CONSUMER)
+
+
+@check(
+    at="full",
+    needs=(GPUS,),
+    domain="host",
+    fix="NCCL_P2P_DISABLE=1 until the host has another driver",
+    probe="gpu_p2p",
+)
+def peer_copies_arrive_unharmed(now: Snapshot) -> Iterator[Finding]:
+    """Where the driver grants peer access, copied bytes arrive as they were sent.
+
+    Some drivers grant it on consumer cards that cannot do it: a run hangs, or trains on garbage.
+
+    Symptom: NaN or a hang with two GPUs, none with one.
+    Source: a copy between each pair, compared; NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17, #45.
+    """
+    names = {gpu.bus_id: f"GPU {gpu.index}" for gpu in now.machine.gpus}
+    probe = known(now.probes.get("gpu_p2p"), "peer copies")
+    pairs = [one for one in known(probe.data.get("pairs"), "peer copies") if one.get("claimed") is not None]
+    for one in known(pairs or None, "peer copies"):
+        if not one["claimed"]:
+            continue
+        pair = f"{names.get(one['a'], one['a'])} -> {names.get(one['b'], one['b'])}"
+        if one.get("right") is False:
+            yield say(
+                f"{pair}: the driver grants peer access, and the bytes arrive wrong", pair, "equal bytes", "wrong"
+            )
+        elif one.get("error"):
+            yield say(f"{pair}: the driver grants peer access, and copies fail: {one['error']}", pair)
+        elif one.get("right") is None:
+            yield say(f"{pair}: not compared", pair, outcome="unknown")
+
+
+@check(
+    at="quick",
+    needs=(DIRECT, HOST),
+    domain="host",
+    severity="warn",
+    fix="Ask the host for `Above 4G Decoding` and a large BAR in the firmware (RTX boards: displaymodeselector)",
+)
+def bar_holds_the_gpus_memory(now: Snapshot) -> Iterator[Finding]:
+    """The window through which an HCA reaches a GPU's memory holds all of it.
+
+    Asked of boards with more than 24 GiB only: smaller ones, as T4, have 256 MiB by design. GPUs that share memory with
+    their CPU have no window.
+
+    Symptom: `ibv_reg_mr` of GPU memory fails on large buffers.
+    Source: sysfs `resource`, nvmlDeviceGetBAR1MemoryInfo; NVIDIA's GPUDirect RDMA page.
+    """
+    links = {link.bus_id: link.bar_bytes for link in now.host.links} if now.host else {}
+    health = {gpu.bus_id: gpu.bar1_bytes for gpu in now.host.gpus} if now.host else {}
+    for gpu in now.machine.gpus:
+        memory = gpu.memory_bytes
+        if memory is None or memory <= LARGE_WINDOW or gpu.c2c or gpu_supports(now.machine, gpu) is False:
+            continue
+        window = known(health.get(gpu.bus_id or "") or links.get(gpu.bus_id or ""), f"the BAR of GPU {gpu.index}")
+        if window < memory:
+            text = f"GPU {gpu.index}: a BAR of {window / GIB:.3g} GiB for {memory / GIB:.0f} GiB of memory"
+            yield say(text, gpu.bus_id or "", memory, window)
