@@ -47,11 +47,13 @@ TORCH = Need("torch", "no torch in the user's environment", _torch)
 #                   digest, stable], together [bus_id, tflops, sm_clock_mhz, reasons, temperature_c]
 # gpu_copy          gpus [bus_id, h2d_gb_s, d2h_gb_s, pcie_gen_load, pcie_width_load]
 # gpu_p2p           pairs [a, b, claimed, right, gb_s, error]
-# nccl_node         gpus, bytes, seconds, algbw_gb_s, busbw_gb_s, right, codes, transports, nets, gdr, nvls, nccl, log
+# nccl_node         gpus, bytes, seconds, algbw_gb_s, busbw_gb_s, right, codes, transports, nets, gdr, hcas,
+#                   nvls, nccl, log, error
 # nccl_network      the same, through the network transport in one node
 # rdma_loopback     ports [hca, port, rate_gbps, gbps, error]
 # gdr_loopback      the same, GPU memory at the sending side's HCA
 # deepspeed_ops     ops [name, compatible, installed, loads, seconds, error]
+# deepspeed_build   the same, with CPUAdam compiled where it is not installed
 # zero3_step        ranks, device, codes, losses, tokens_per_s, seconds, error
 # disk              path, bytes, write_bytes_per_s, read_bytes_per_s, free_bytes, error
 PROBES: tuple[ProbeProgram, ...] = (
@@ -81,5 +83,6 @@ PROBES: tuple[ProbeProgram, ...] = (
         args=("--gdr",),
     ),
     ProbeProgram("zero3_step", "zero3_step.py", "full", 120, (TORCH,), driver=True, alone=True),
+    ProbeProgram("deepspeed_build", "deepspeed_ops.py", "deep", 600, (TORCH,), driver=True, args=("--build",)),
     ProbeProgram("disk", "disk.py", "full", 60, alone=True, python="rig"),
 )

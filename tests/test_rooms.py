@@ -19,7 +19,8 @@ MAY_IMPORT = {
 # Third-party code that a room may use; the rest is the standard library.
 THIRD_PARTY = {
     "rig": {"hjson"},
-    "checks": {"pytest", "testinfra"},
+    # probes run with the user's Python and find these of their own beside them
+    "checks": {"pytest", "testinfra", "torch", "deepspeed", "telling", "devices", "ranks", "nccl_log"},
     "entrypoint": set(),
     "factory": {"torch", "deepspeed"},
     "bench": {"torch", "deepspeed", "pytest", "rig"},

@@ -1,0 +1,113 @@
+"""How fast each GPU multiplies matrices in bf16 and fp16: alone, then all together, and whether they all say the same.
+
+Alone shows the GPU, together the power supply and the cooling. Clocks, the reasons for low ones and temperatures are
+read under load, where they mean something. All multiply the same numbers: equal models must give equal bits, each time
+(silent corruption). Not seen on hardware yet.
+"""
+
+import hashlib
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from devices import Device, Watcher, devices
+from telling import run, tell
+
+SIZE, REHEARSAL_SIZE = 8192, 256
+SECONDS_ALONE, SECONDS_TOGETHER = 0.5, 2.0
+
+
+def inputs(size: int) -> tuple[Any, Any]:
+    """The same two matrices for every GPU, made on the CPU; normal numbers, which make the chips work as training
+    does. A row is drawn once and shifted: to draw all of them would take longer than the measurement."""
+    import torch
+
+    generator = torch.Generator().manual_seed(12)
+    rows = torch.randn(2, 2 * size, generator=generator)
+    first, second = (row.unfold(0, size, 1)[:size].contiguous() for row in rows)
+    return first, second
+
+
+def rate(device: Device, a: Any, b: Any, out: Any, seconds: float) -> float:
+    """TFLOP/s over about so many seconds."""
+    import torch
+
+    size, done, began = a.shape[0], 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < seconds:
+        for _ in range(4):
+            torch.matmul(a, b, out=out)
+        done += 4
+        device.wait()
+    return float(round(2 * size**3 * done / spent / 1e12, 2)) if spent else 0.0
+
+
+def digest(out: Any) -> str:
+    import torch
+
+    return hashlib.sha256(out.view(torch.int16).cpu().numpy().tobytes()).hexdigest()[:16]
+
+
+def alone(device: Device, pair: tuple[Any, Any], watcher: Watcher) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
+    """What is told of one GPU, and its matrices for the run of all together."""
+    import torch
+
+    told: dict[str, Any] = {"bus_id": device.bus_id, "model": device.model, "bf16_tflops": None}
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    if device.is_gpu and torch.cuda.get_device_capability(device.name)[0] < 8:
+        del kinds["bf16"]  # emulated before Ampere
+    if not device.is_gpu:
+        del kinds["fp16"]  # this torch cannot multiply fp16 on a CPU
+    work: tuple[Any, Any, Any] = (None, None, None)
+    for name, kind in kinds.items():
+        a, b = (matrix.to(device.name, kind) for matrix in pair)
+        first = torch.matmul(a, b)
+        work = (a, b, torch.empty_like(first))
+        told[f"{name}_tflops"] = rate(device, *work, SECONDS_ALONE)
+        told["stable"] = bool(torch.equal(first, work[2])) and told.get("stable", True)
+        told["digest"] = told.get("digest", "") + digest(first)
+    looked: dict[str, Any] = {}
+    thread = threading.Timer(SECONDS_ALONE / 2, lambda: looked.update(watcher.look(device.bus_id)))
+    thread.start()
+    rate(device, *work, SECONDS_ALONE)
+    thread.join()
+    return {**told, **looked}, work
+
+
+def together(found: list[Device], works: list[tuple[Any, Any, Any]], watcher: Watcher) -> list[dict[str, Any]]:
+    """All GPUs at once, each driven by a thread of its own (torch lets go of the interpreter while it waits)."""
+    rates: dict[str, float] = {}
+
+    def drive(device: Device, work: tuple[Any, Any, Any]) -> None:
+        rates[device.bus_id] = rate(device, *work, SECONDS_TOGETHER)
+
+    threads = [threading.Thread(target=drive, args=pair) for pair in zip(found, works, strict=True)]
+    for thread in threads:
+        thread.start()
+    time.sleep(SECONDS_TOGETHER * 0.7)  # the chips are warm by then
+    looked = {device.bus_id: watcher.look(device.bus_id) for device in found}
+    for thread in threads:
+        thread.join()
+    return [{"bus_id": name, "tflops": value, **looked[name]} for name, value in sorted(rates.items())]
+
+
+def main() -> None:
+    tell(gpus=[], together=[])
+    found, watcher = devices(), Watcher()
+    pair = inputs(SIZE if found and found[0].is_gpu else REHEARSAL_SIZE)
+    works = []
+    for device in found:
+        tell(asking=device.bus_id)
+        told, work = alone(device, pair, watcher)
+        works.append(work)
+        tell(gpus=[told])
+    if len(found) > 1:
+        tell(asking="all GPUs together")
+        tell(together=together(found, works, watcher))
+    tell(asking=None)
+
+
+if __name__ == "__main__":
+    run(main)

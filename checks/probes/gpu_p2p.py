@@ -1,0 +1,54 @@
+"""Whether what one GPU sends arrives at another as it was sent, for each ordered pair, and how fast.
+
+On boards without peer access a driver may claim it all the same, and then bring garbage or nothing at all
+(NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17). `claimed` is what the driver says, `right` is measured. A
+pair is named before it is tried. Not seen on hardware yet.
+"""
+
+import os
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from devices import Device, best_seconds, devices
+from telling import first_line, run, tell
+
+SIZE, REHEARSAL_SIZE = 64 << 20, 1 << 20
+
+
+def measure(a: Device, b: Device) -> dict[str, Any]:
+    """Copy random bytes from a to b; compared on the CPU, which both reach without one another."""
+    import torch
+
+    size = SIZE if a.is_gpu else REHEARSAL_SIZE
+    told: dict[str, Any] = {"a": a.bus_id, "b": b.bus_id, "claimed": None, "right": None, "gb_s": None, "error": None}
+    if a.is_gpu:
+        told["claimed"] = bool(torch.cuda.can_device_access_peer(a.name, b.name))
+    sent = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=torch.Generator().manual_seed(len(b.name)))
+    try:
+        source, into = sent.to(a.name), torch.zeros(size, dtype=torch.uint8, device=b.name)
+        b.wait()
+        into.copy_(source)
+        a.wait()
+        b.wait()
+        told["right"] = bool(torch.equal(into.cpu(), sent))
+        seconds = best_seconds(b, lambda: into.copy_(source, non_blocking=True), rounds=3, repeat=4)
+        told["gb_s"] = round(size / seconds / 1e9, 2)
+    except RuntimeError as error:
+        told["error"] = first_line(error)
+    return told
+
+
+def main() -> None:
+    tell(pairs=[])
+    found = devices()
+    for a in found:
+        for b in found:
+            if a is not b:
+                tell(asking=f"{a.bus_id} -> {b.bus_id}")
+                tell(pairs=[measure(a, b)])
+    tell(asking=None)
+
+
+if __name__ == "__main__":
+    run(main)

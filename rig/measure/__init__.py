@@ -1,0 +1,1 @@
+"""Output of a probe or a tool -> figures. Pure parsers."""
