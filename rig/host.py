@@ -178,3 +178,4 @@ class Host(NamedTuple):
     core_pattern: str | None = None
     topology_file: str | None = None  # the NCCL topology file that is named or found
     topology_buses: tuple[str, ...] | None = None  # bus ids in it; None: missing, or no topology file
+    driver_libraries: tuple[str, ...] | None = None  # real paths of libcuda.so.1 and libnvidia-ml.so.1

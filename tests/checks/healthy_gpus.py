@@ -1,7 +1,110 @@
-"""What is healthy about the gpus of a snapshot's host."""
+"""What is healthy about the GPUs of a snapshot: NVML's answers by kind, the driver's files and programs around them."""
 
+from rig.host import GpuHealth
+from rig.machine import Gpu
 from rig.snapshot import Snapshot
+
+GIB = 1 << 30
+
+# What every kind says that is well.
+WELL = GpuHealth(
+    "",
+    clock_reasons=1,  # nvmlClocksEventReasonGpuIdle
+    temperature_c=34,
+    pcie_width=16,
+    pcie_width_max=16,
+    pcie_replays=0,
+    compute_mode="default",
+    memory_used_bytes=0,
+    processes=(),
+    nvlink_errors=0,
+    nvlinks_down=0,
+)
+# What boards with HBM add.
+HBM = WELL._replace(
+    ecc_pending=True,
+    ecc_uncorrected_volatile=0,
+    ecc_uncorrected_aggregate=0,
+    ecc_corrected_volatile=0,
+    sram_uncorrected=0,
+    sram_threshold_exceeded=False,
+    remapped_uncorrectable=0,
+    remapped_correctable=0,
+    remap_pending=False,
+    remap_failed=False,
+    inforom_valid=True,
+    recovery_action="none",
+)
+H100_SXM = HBM._replace(
+    vbios="96.00.74.00.01",
+    sm_clock_mhz=345,
+    sm_clock_max_mhz=1980,
+    app_clock_mhz=1980,
+    app_clock_default_mhz=1980,
+    power_limit_mw=700_000,
+    power_default_mw=700_000,
+    slowdown_c=87,
+    pcie_gen=5,
+    pcie_gen_max=5,
+    bar1_bytes=128 * GIB,
+    fabric_state="completed",
+    fabric_status="success",
+    fabric_clique=0,
+    fabric_cluster=False,
+)
+A100_SXM = HBM._replace(
+    vbios="92.00.45.00.03",
+    sm_clock_mhz=210,
+    sm_clock_max_mhz=1410,
+    app_clock_mhz=1095,
+    app_clock_default_mhz=1095,
+    power_limit_mw=400_000,
+    power_default_mw=400_000,
+    slowdown_c=92,
+    pcie_gen=4,
+    pcie_gen_max=4,
+    bar1_bytes=64 * GIB,
+)
+# A consumer card: no ECC, no row remapping, no application clocks, no NVLink, no fabric.
+RTX_4090 = WELL._replace(
+    vbios="95.02.3C.00.8C",
+    sm_clock_mhz=210,
+    sm_clock_max_mhz=3105,
+    power_limit_mw=450_000,
+    power_default_mw=450_000,
+    slowdown_c=95,
+    pcie_gen=1,  # it saves power when nothing runs
+    pcie_gen_max=4,
+    bar1_bytes=32 * GIB,
+    nvlink_errors=None,
+    nvlinks_down=None,
+)
+KINDS = (("H100", H100_SXM), ("A100", A100_SXM), ("RTX 4090", RTX_4090))
+MODULES = ("nvidia", "nvidia_modeset", "nvidia_uvm")
+
+
+def healthy_gpu(gpu: Gpu, driver: str | None) -> GpuHealth:
+    """What NVML tells about a GPU of its kind that is well."""
+    kind = next(health for word, health in KINDS if word in (gpu.model or ""))
+    return kind._replace(bus_id=gpu.bus_id or "", uuid=gpu.uuid, gsp_firmware=driver)
 
 
 def with_healthy_gpus(now: Snapshot) -> Snapshot:
-    return now
+    """ECC is on where there is HBM; the container has the driver's libraries and nodes; nothing is stuck."""
+    gpus, driver, host = now.machine.gpus, now.machine.kernel.driver, now.host
+    if not gpus or host is None:
+        return now
+    switches = any(gpu.nvswitch for gpu in gpus)
+    library = f"/usr/lib/x86_64-linux-gnu/libcuda.so.{driver}"
+    host = host._replace(
+        gpus=tuple(healthy_gpu(gpu, driver) for gpu in gpus),
+        nvml="ok",
+        modules=MODULES,
+        driver_libraries=(library, f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{driver}"),
+        fabric_manager=True if switches else None,
+        fabric_manager_version=driver if switches else None,
+        opens=tuple((name, True) for name in now.machine.surroundings.nvidia_nodes or ()),
+        stuck=host.stuck or (),
+    )
+    with_ecc = tuple(gpu._replace(ecc=None if "RTX" in (gpu.model or "") else True) for gpu in gpus)
+    return now._replace(host=host, machine=now.machine._replace(gpus=with_ecc))
