@@ -21,7 +21,7 @@ def gpu_links(now: Snapshot) -> list[tuple[str, PciLink]]:
     """(`GPU 3`, its link), for GPUs whose link was read; CannotTell where none was."""
     links = {link.bus_id: link for link in now.host.links} if now.host else {}
     found = [(f"GPU {gpu.index}", links[gpu.bus_id]) for gpu in now.machine.gpus if gpu.bus_id in links]
-    return found or known(None, "the PCIe links of the GPUs")  # type: ignore[no-any-return]
+    return found or known(None, "the PCIe links of the GPUs")
 
 
 def hca_links(now: Snapshot) -> list[tuple[Hca, PciLink]]:

@@ -1,10 +1,14 @@
 """Which RDMA devices carry the job's traffic, for the checks that judge only those."""
 
-from rig.lean import Iterable
+from checks import known
+from rig.lean import TYPE_CHECKING, Iterable
 from rig.machine import Hca, Port
 from rig.plan.hca import USABLE_LAYERS, is_efa, reachable
 from rig.plan.nccl_facts import Candidate
 from rig.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from rig.host import PortHealth
 
 LEFT_OUT = ("FRONT_END_NIC_EXCLUDED", "STORAGE_NIC_EXCLUDED")  # what the plan says of ports of another network
 
@@ -70,3 +74,10 @@ def several_nodes(now: Snapshot) -> bool:
 def gravity(now: Snapshot) -> str:
     """Outcome of a finding that keeps RDMA from being used: nobody misses it on a single node."""
     return "fail" if wanted(now) else "warn"
+
+
+def port_health(now: Snapshot) -> "list[PortHealth]":
+    """What was read of the fabric's ports; CannotTell where nothing was."""
+    names = {hca.name for hca in fabric(now)}
+    found = [one for one in (now.host.ports if now.host else ()) if one.hca in names]
+    return found or known(None, "the health of the RDMA ports")
