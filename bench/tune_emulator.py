@@ -3,11 +3,12 @@
 `python bench/tune_emulator.py` in the image, one process a rank, with torchrun's variables (RANK, WORLD_SIZE,
 MASTER_ADDR, MASTER_PORT). First the link is measured: all-reduces back to back, as DeepSpeed issues them, fitted to
 alpha + beta * bytes. Then a backward pass is played: a producer fills buckets at gamma seconds a byte, each full one is
-reduced while the next fills, at most two in flight, as in ZeRO-3. Each bucket of a grid is timed beside the bucket that
-rig's formula chooses from the measured alpha and beta. Rank 0 prints RESULT and one JSON object; exit status 1 where a
-chosen bucket is more than 3 % slower than the best of the grid.
+reduced while the next fills, at most two in flight, as in ZeRO-3. Containers side by side have next to no latency, so
+each collective first sleeps for --latency-ms: what counts is alpha against the time of all gradients. Each bucket of a
+grid is timed beside the bucket that rig's formula chooses from the measured alpha and beta. Rank 0 prints RESULT and
+one JSON object; exit status 1 where a chosen bucket is more than 3 % slower than the best of the grid.
 
-Options: --megabytes G (gradients), --pace X (gamma/beta of a regime, may be given again), --rounds N.
+Options: --megabytes G (gradients), --latency-ms L, --pace X (gamma/beta of a regime, may be given again), --rounds N.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import os
 import statistics
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,21 +58,36 @@ def fit(points: list[tuple[int, float]]) -> Fit:
     return Fit(max(y - beta * x, 1e-6), max(beta, 1e-15))
 
 
-def measure(repeat: int) -> list[tuple[int, float]]:
+class Stream:
+    """Collectives one after the other beside the program, as on a stream of NCCL's."""
+
+    def __init__(self, latency_s: float) -> None:
+        self.latency_s = latency_s
+        self.thread = ThreadPoolExecutor(1)
+
+    def all_reduce(self, data: torch.Tensor) -> "Future[None]":
+        return self.thread.submit(self._run, data)
+
+    def _run(self, data: torch.Tensor) -> None:
+        time.sleep(self.latency_s)
+        dist.all_reduce(data)
+
+
+def measure(stream: Stream, repeat: int) -> list[tuple[int, float]]:
     """Seconds of one all-reduce in a row of them, for each size; the slowest rank counts."""
     points = []
     for size in FIT_BYTES:
         data = torch.zeros(size // FLOAT)
-        dist.all_reduce(data)
+        stream.all_reduce(data).result()
         count = max(3, repeat if size < 1 << 20 else repeat // 4)
-        points.append((size, statistics.median(_row(data, count) for _ in range(3))))
+        points.append((size, statistics.median(_row(stream, data, count) for _ in range(3))))
     return points
 
 
-def _row(data: torch.Tensor, count: int) -> float:
+def _row(stream: Stream, data: torch.Tensor, count: int) -> float:
     start = time.perf_counter()
-    for _ in range(count):
-        dist.all_reduce(data)
+    for one in [stream.all_reduce(data) for _ in range(count)]:
+        one.result()
     return slowest((time.perf_counter() - start) / count)
 
 
@@ -80,10 +97,10 @@ def slowest(seconds: float) -> float:
     return float(value.item())
 
 
-def step(total_bytes: int, bucket_bytes: int, gamma: float) -> float:
+def step(stream: Stream, total_bytes: int, bucket_bytes: int, gamma: float) -> float:
     """One backward pass: fill, send, go on; at the end wait for what is in flight."""
     data = torch.zeros(max(1, bucket_bytes // FLOAT))
-    waiting: list[Any] = []
+    waiting: list[Future[None]] = []
     left = total_bytes
     dist.barrier()
     start = time.perf_counter()
@@ -93,11 +110,11 @@ def step(total_bytes: int, bucket_bytes: int, gamma: float) -> float:
         due = max(due, time.perf_counter() - gamma * size) + gamma * size
         time.sleep(max(0.0, due - time.perf_counter()))
         if len(waiting) >= IN_FLIGHT:
-            waiting.pop(0).wait()
-        waiting.append(dist.all_reduce(data[: max(1, size // FLOAT)].clone(), async_op=True))
+            waiting.pop(0).result()
+        waiting.append(stream.all_reduce(data[: max(1, size // FLOAT)].clone()))
         left -= size
     for one in waiting:
-        one.wait()
+        one.result()
     return slowest(time.perf_counter() - start)
 
 
@@ -110,7 +127,7 @@ def chosen(link: Fit, total_bytes: int, gamma: float) -> int:
     return overlapped_bucket(inputs, pace, STEP).elements * FLOAT  # a GPU's floor is more than these gradients
 
 
-def regime(link: Fit, total_bytes: int, pace: float, rounds: int) -> dict[str, Any]:
+def regime(stream: Stream, link: Fit, total_bytes: int, pace: float, rounds: int) -> dict[str, Any]:
     """All buckets in turn, several rounds of it, so that a change of the machine meets all of them; medians."""
     gamma = pace * link.beta
     plan = min(chosen(link, total_bytes, gamma), total_bytes)
@@ -120,7 +137,7 @@ def regime(link: Fit, total_bytes: int, pace: float, rounds: int) -> dict[str, A
     took: dict[int, list[float]] = {size: [] for size in grid}
     for _ in range(rounds):
         for size in grid:
-            took[size].append(step(total_bytes, size, gamma))
+            took[size].append(step(stream, total_bytes, size, gamma))
     median = {size: statistics.median(times) for size, times in took.items()}
     best = min(median.values())
     return {
@@ -141,12 +158,14 @@ def main() -> int:
         "--pace", type=float, action="append", help="gamma/beta: above 1 compute bounds, below the link"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--latency-ms", type=float, default=10.0)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(minutes=2))
-    link = fit(measure(20))
+    stream = Stream(options.latency_ms / 1000)
+    link = fit(measure(stream, 12))
     total = options.megabytes << 20
-    regimes = [regime(link, total, pace, options.rounds) for pace in options.pace or (0.5, 2.0)]
+    regimes = [regime(stream, link, total, pace, options.rounds) for pace in options.pace or (0.5, 2.0)]
     ranks = dist.get_world_size()
     if dist.get_rank() == 0:
         rate = 2 * (ranks - 1) / ranks / link.beta * 8 / 1e6

@@ -10,7 +10,7 @@ from rig.plan.ds_memory import Room, activations, room, states
 STEP = 65536  # sizes are rounded to this, so that small changes of a measurement do not change the file
 FLOOR_ELEMENTS = 2 << 20  # of a reduce bucket on GPUs: 4 MiB in bf16, below it the host's own cost shows
 FLOOR_ELEMENTS_CPU = STEP
-TAIL = 0.02  # the last bucket is reduced in the open: at most this share of the backward pass
+TAIL = 0.02  # the last bucket is reduced in the open: at most this share of all, where the pace is unknown
 FILL = 8  # on a slow link the first gather, before which nothing is computed, is at most this part of the model
 EFFICIENT = 9  # times the half-bandwidth size: 90 % of the link
 PERSISTENT_SHARE = 0.01  # of the model may stay whole on each GPU
@@ -70,9 +70,9 @@ def overlapped_bucket(inputs: DsInputs, now: Pace, floor_elements: int) -> Size:
     hf = e * inputs.model.hidden**2 if inputs.model.hidden else 0
     wanted, why = max((network, formula), (float(hf), "h^2"))
     if now.gradient_bytes:
-        backward = max((now.gamma or 0) * now.gradient_bytes, now.gradient_bytes * link.beta)
-        if link.beta > 0 and (tail := TAIL * backward / link.beta) < wanted:
-            wanted, why = max(tail, float(min(hf, wanted))), f"{why}, the last bucket at most {TAIL:.0%} of backward"
+        # Where the pace is known the formula has weighed the last bucket, which is reduced in the open, already.
+        if now.gamma is None and link.beta > 0 and (tail := TAIL * now.gradient_bytes) < wanted:
+            wanted, why = max(tail, float(min(hf, wanted))), f"{why}, the last bucket at most {TAIL:.0%} of all"
         if now.gradient_bytes < wanted:
             wanted, why = now.gradient_bytes, f"{why}, the whole model"
     floor = e * floor_elements
