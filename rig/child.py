@@ -20,6 +20,7 @@ ENVIRONMENT = {"PATH": ":".join(SEARCH), "LC_ALL": "C.UTF-8", "LANGUAGE": "C"}
 # Programs of ours, by the name under which a capture keeps their output.
 OWN = {
     "rig-nvml": "detect/nvml_child.py",
+    "rig-nvml-health": "detect/gpu_health_child.py",
     "rig-clock": "detect/clock_child.py",
     "rig-storage": "detect/storage_child.py",
 }
