@@ -1,7 +1,8 @@
 """Root -> Host and Image: what checks ask for beyond the boot. Joins detectors that know nothing of one another."""
 
-from rig.detect import gpu_health, processes, storage, system
+from rig.detect import gpu_health, image_files, image_libraries, processes, storage, system
 from rig.host import Host
+from rig.image import Image
 from rig.lean import Mapping
 from rig.machine import Machine
 from rig.root import Root
@@ -14,5 +15,13 @@ def observe_host(root: Root, machine: Machine, environ: Mapping[str, str], *, as
     host = Host()
     host = host._replace(**system.read_system(root, clock)._asdict(), **storage.read_storage(root, asked)._asdict())
     host = host._replace(stuck=processes.read_stuck(root, host.uptime_s), **gpu_health.read_around(root)._asdict())
+    host = host._replace(kernel_log=kernel_log.read_kernel_log(root))
     told = gpu_health.read_health(machine, health)
     return host._replace(gpus=told.gpus, nvml=told.state, nvml_error=told.error, opens=told.nodes)
+
+
+def observe_image(root: Root, environ: Mapping[str, str]) -> Image:
+    """The image that this process runs in. `environ` is the user's environment: HOME, PATH, LD_LIBRARY_PATH,
+    LD_PRELOAD, CUDA_HOME are looked at. Never fails; children with a deadline look beside one another."""
+    files, libraries = image_files.start(root, environ), image_libraries.start(root, environ)
+    return image_libraries.read_image_libraries(root, libraries, image_files.read_files(root, files))
