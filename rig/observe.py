@@ -1,6 +1,6 @@
 """Root -> Host and Image: what checks ask for beyond the boot. Joins detectors that know nothing of one another."""
 
-from rig.detect import gpu_health, image_files, image_libraries, processes, storage, system
+from rig.detect import gpu_health, image_files, image_libraries, kernel_log, processes, storage, system
 from rig.host import Host
 from rig.image import Image
 from rig.lean import Mapping
