@@ -4,7 +4,7 @@ from checks import CannotTell, check, known, say
 from checks.needs import BARE_METAL, DIRECT, GPUS, HOST, SOLD_DIRECT
 from checks.rails import rails
 from rig.finding import Finding
-from rig.lean import Iterator
+from rig.lean import Any, Iterator
 from rig.machine import Kernel
 from rig.plan.gdr import gpu_supports, is_c2c, peermem_files, peermem_gate, platform_supports
 from rig.plan.hca import is_efa
@@ -238,11 +238,11 @@ def gpudirect_is_as_fast_as_host_memory(now: Snapshot) -> Iterator[Finding]:
             yield say(text, name, f">= {SLOWER * usual:.0f}", one["gbps"])
 
 
-def _loops(now: Snapshot, name: str) -> list[dict[str, object] | object]:
+def _loops(now: Snapshot, name: str) -> list[Any]:
     probe: Probe = known(now.probes.get(name), "a loop with GPU memory")
     if probe.state == "absent":
         raise CannotTell(probe.error or "a loop with GPU memory: its program is not there")
-    return known(probe.data.get("ports") or None, "a loop with GPU memory")
+    return list(known(probe.data.get("ports") or None, "a loop with GPU memory"))
 
 
 @check(

@@ -81,3 +81,11 @@ def port_health(now: Snapshot) -> "list[PortHealth]":
     names = {hca.name for hca in fabric(now)}
     found = [one for one in (now.host.ports if now.host else ()) if one.hca in names]
     return found or known(None, "the health of the RDMA ports")
+
+
+def effective(now: Snapshot, name: str) -> str | None:
+    """What ranks will read: the user's value, else the plan's."""
+    if told := now.environ.get(name):
+        return told
+    lines = (*now.plan.environment, *now.plan.nccl)
+    return next((str(line.value) for line in lines if line.name == name), None)

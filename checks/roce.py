@@ -2,7 +2,7 @@
 
 from checks import CannotTell, check, known, say
 from checks.needs import HOST, RDMA, ROCE
-from checks.rails import port_health, rails
+from checks.rails import effective, port_health, rails
 from rig.finding import Finding
 from rig.host import PortHealth
 from rig.lean import Iterator
@@ -117,10 +117,8 @@ def roce_packets_carry_4096_bytes(now: Snapshot) -> Iterator[Finding]:
 
 def traffic_class(now: Snapshot, port: PortHealth) -> int:
     """Of NCCL's packets: the user's or the plan's NCCL_IB_TC, else what the device forces, else 0."""
-    told = [now.environ.get("NCCL_IB_TC")]
-    told += [str(line.value) for line in (*now.plan.environment, *now.plan.nccl) if line.name == "NCCL_IB_TC"]
-    text = next((value for value in told if value and value.isdigit()), None)
-    return int(text) if text is not None else port.traffic_class or 0
+    text = effective(now, "NCCL_IB_TC")
+    return int(text) if text is not None and text.isdigit() else port.traffic_class or 0
 
 
 @check(at="quick", needs=(ROCE, HOST), domain="host", severity="warn", fix=FABRIC_TEAM)
