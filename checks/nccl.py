@@ -2,7 +2,7 @@
 
 from checks import CannotTell, Need, check, known, say
 from checks.needs import GPU, GPUS, HOST, PINS, RDMA, SOLD_HCAS
-from checks.rails import effective, fabric, gravity, rails, several_nodes
+from checks.rails import effective, fabric, gravity, rails
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.plan.gdr import CONSUMER
@@ -136,8 +136,8 @@ def efa_has_its_plugin(now: Snapshot) -> Iterator[Finding]:
     Source: NCCL net.cc; aws/aws-ofi-nccl's README.
     """
     if not now.machine.libraries.net_plugins:
-        outcome = "fail" if several_nodes(now) or now.expected.hcas else "warn"
-        yield say("EFA without a network plugin: NCCL uses TCP", "libnccl-net.so", True, False, outcome=outcome)
+        text = "EFA without a network plugin: NCCL uses TCP"
+        yield say(text, "libnccl-net.so", True, False, outcome=gravity(now))
 
 
 @check(
@@ -236,8 +236,13 @@ def topology_file_is_of_this_machine(now: Snapshot) -> Iterator[Finding]:
     Symptom: 15 GB/s on a healthy H200 node.
     Source: NCCL graph/topo.cc; Azure/azurehpc-health-checks#142, #143.
     """
-    host = known(now.host, "the topology file")
-    path = effective(now, "NCCL_TOPO_FILE") or host.topology_file
+    for one in now.plan.findings:
+        if one.id == "TOPO_FILE_MISMATCH":
+            yield say(one.text, one.subject, one.want, one.got, one.fix, outcome="warn", domain=one.domain)
+    host, path = known(now.host, "the topology file"), now.environ.get("NCCL_TOPO_FILE")
+    if path is None and effective(now, "NCCL_TOPO_FILE") is not None:
+        return  # the plan's own, which it has compared
+    path = path or host.topology_file
     if path is None:
         return
     if host.topology_file != path:

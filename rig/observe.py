@@ -1,6 +1,17 @@
 """Root -> Host and Image: what checks ask for beyond the boot. Joins detectors that know nothing of one another."""
 
-from rig.detect import gpu_health, image_files, image_libraries, kernel_log, processes, storage, system
+from rig.detect import (
+    gpu_health,
+    image_files,
+    image_libraries,
+    kernel_log,
+    pci_links,
+    processes,
+    rdma_counters,
+    storage,
+    system,
+    topology_file,
+)
 from rig.host import Host
 from rig.image import Image
 from rig.lean import Mapping
@@ -16,6 +27,11 @@ def observe_host(root: Root, machine: Machine, environ: Mapping[str, str], *, as
     host = host._replace(**system.read_system(root, clock)._asdict(), **storage.read_storage(root, asked)._asdict())
     host = host._replace(stuck=processes.read_stuck(root, host.uptime_s), **gpu_health.read_around(root)._asdict())
     host = host._replace(kernel_log=kernel_log.read_kernel_log(root))
+    host = host._replace(links=pci_links.read_links(root, [one.bus_id for one in (*machine.gpus, *machine.hcas)]))
+    users, held = rdma_counters.read_peermem(root)
+    host = host._replace(ports=rdma_counters.read_ports(root, machine.hcas), peermem_users=users, peermem_holders=held)
+    path, buses = topology_file.read_topology_file(root, environ.get("NCCL_TOPO_FILE"))
+    host = host._replace(topology_file=path, topology_buses=buses)
     told = gpu_health.read_health(machine, health)
     return host._replace(gpus=told.gpus, nvml=told.state, nvml_error=told.error, opens=told.nodes)
 
