@@ -2,9 +2,12 @@
 
 from checks import LEVELS, Check
 from rig.lean import Iterable
+from rig.snapshot import Snapshot
 
-# Families with a check of level boot stand in BOOT: a boot imports no other.
-BOOT = ("driver", "gpu", "limits", "rdma", "gpudirect", "nccl")
+# Families with a check of level boot stand in BOOT: a boot imports no other. FABRIC is of no concern where there is
+# neither GPU nor HCA, and none was promised.
+FABRIC = ("rdma", "gpudirect", "nccl")
+BOOT = ("driver", "gpu", "limits", *FABRIC)
 FAMILIES = (
     "driver",
     "gpu",
@@ -27,6 +30,7 @@ FAMILIES = (
     "framework",
     "identity",
     "performance",
+    "collectives",
 )
 
 
@@ -34,6 +38,13 @@ def checks_of(level: str, families: Iterable[str] = FAMILIES) -> list[Check]:
     """Every check that runs at a level: its own and those of the levels below."""
     wanted = LEVELS[: LEVELS.index(level) + 1]
     return [one for family in families for one in family_checks(family) if one.at in wanted]
+
+
+def boot_checks(now: Snapshot) -> list[Check]:
+    """The checks of level boot that may concern this node."""
+    machine, expected = now.machine, now.expected
+    concerned = machine.gpus or machine.hcas or expected.gpus or expected.hcas or expected.gdr
+    return checks_of("boot", BOOT if concerned else [family for family in BOOT if family not in FABRIC])
 
 
 def family_checks(family: str) -> list[Check]:

@@ -115,6 +115,7 @@ class Mount(NamedTuple):
     writable: bool | None = None  # by this user
     inodes_total: int | None = None
     inodes_free: int | None = None
+    no_exec: bool | None = None  # programs and libraries in it cannot be run
 
 
 class Raid(NamedTuple):

@@ -2,7 +2,7 @@
 
 from rig.expected import Expected
 from rig.finding import Finding
-from rig.host import GpuHealth, Host, KernelEvent, Mount, PciLink, PortHealth, Stuck
+from rig.host import GpuHealth, Host, KernelEvent, Mount, PciLink, PortHealth, Raid, SshFile, Stuck
 from rig.image import Account, Image, Library
 from rig.lean import Any
 from rig.machine import (
@@ -54,6 +54,8 @@ NESTED: dict[type, dict[str, Any]] = {
         "ports": (PortHealth,),
         "stuck": (Stuck,),
         "mounts": (Mount,),
+        "raids": (Raid,),
+        "ssh_files": (SshFile,),
     },
     Image: {"libraries": (Library,), "account": Account},
 }

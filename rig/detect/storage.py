@@ -49,6 +49,7 @@ class Row(NamedTuple):
     point: str
     kind: str
     read_only: bool
+    no_exec: bool
 
 
 def places(root: Root, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -77,14 +78,15 @@ def unescape(text: str) -> str:
 
 
 def parse_mountinfo(text: str | None) -> tuple[Row, ...]:
-    """Mount point, type of file system, and whether the mount or its file system is read-only, in mount order."""
+    """Mount point, type of file system, and whether it is read-only and without execution, in mount order."""
     rows = []
     for entry in (text or "").splitlines():
         left, dash, right = entry.partition(" - ")
         words, more = left.split(" "), right.split(" ")
         if dash and len(words) > 5 and len(more) > 2:
-            read_only = "ro" in words[5].split(",") or "ro" in more[2].split(",")
-            rows.append(Row(unescape(words[4]), more[0], read_only))
+            options = words[5].split(",")
+            read_only = "ro" in options or "ro" in more[2].split(",")
+            rows.append(Row(unescape(words[4]), more[0], read_only, "noexec" in options))
     return tuple(rows)
 
 
@@ -148,7 +150,9 @@ def read_mounts(asked: Asked, text: str | None) -> tuple[tuple[Mount, ...], tupl
     for path in asked.paths:
         row = mount_of(path, rows)
         mount = spaces.get(path, Mount(path))
-        found.append(mount if row is None else mount._replace(kind=row.kind, read_only=row.read_only))
+        found.append(
+            mount if row is None else mount._replace(kind=row.kind, read_only=row.read_only, no_exec=row.no_exec)
+        )
     return tuple(found), files, (silent,) if silent else ()
 
 

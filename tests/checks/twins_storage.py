@@ -1,5 +1,160 @@
 """Fixtures of the family storage."""
 
-from tests.checks.twin import Twin
+from rig.image import Account
+from tests.checks.healthy_system import MOUNTS, WORK
+from tests.checks.snapshots import h100, no_gpu, roce
+from tests.checks.twin import Twin, changed
 
-TWINS: tuple[Twin, ...] = ()
+GIB, MIB = 1 << 30, 1 << 20
+READ_ONLY = tuple(one._replace(read_only=True, writable=False) if one.kind == "overlay" else one for one in MOUNTS)
+# docker run --read-only --tmpfs /tmp:exec -v volume:/work: nothing is wrong with that
+READ_ONLY_WELL = tuple(
+    one._replace(kind="tmpfs", read_only=False, writable=True, total_bytes=8 * GIB, free_bytes=8 * GIB)
+    if one.path == "/tmp"
+    else one
+    for one in READ_ONLY
+)
+
+TWINS = (
+    Twin(
+        "file_systems_answer",
+        changed(h100(), host__silent_mounts=("/work",)),
+        h100(),
+        says="/work does not answer",
+        fix="umount",
+        domain="host",
+    ),
+    Twin(
+        "disk_has_room",
+        changed(h100(), host__mounts__0__free_bytes=50 * GIB),
+        h100(),
+        says="/work: 50.0 of 7000.0 GiB are free",
+        fix="-v",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(  # 200 GiB are enough, though less than 5 %
+        "disk_has_room",
+        changed(no_gpu(), host__mounts__0__free_bytes=500 * MIB),
+        changed(no_gpu(), host__mounts__0__free_bytes=200 * GIB),
+        says="0.5 of 7000.0 GiB",
+        fix="Delete old checkpoints",
+        domain="user",
+    ),
+    Twin(
+        "disk_has_room",
+        changed(no_gpu(), host__mounts__0=WORK._replace(total_bytes=None, free_bytes=None, writable=None)),
+        changed(no_gpu(), host__mounts=READ_ONLY_WELL),
+        says="/work",
+        fix="",
+        domain="user",
+        outcome="unknown",
+    ),
+    Twin(
+        "inodes_are_left",
+        changed(h100(), host__mounts__0__inodes_free=20_000),
+        changed(h100(), host__mounts__0__inodes_total=None, host__mounts__0__inodes_free=None),  # btrfs
+        says="20000 of 700000000 inodes",
+        fix="Delete small files",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "inodes_are_left",
+        changed(h100(), host__mounts__0__inodes_free=0),
+        h100(),
+        says="0 of 700000000",
+        fix="Delete small files",
+        domain="user",
+    ),
+    Twin(
+        "checkpoint_fits_beside_the_program",
+        changed(h100(), host__mounts__0__free_bytes=150 * GIB),
+        h100(),
+        says="150 GiB free",
+        fix="-v",
+        domain="platform",
+        outcome="warn",
+    ),
+    Twin(
+        "temporary_files_can_be_written",
+        changed(no_gpu(), host__mounts=READ_ONLY),
+        changed(no_gpu(), host__mounts=READ_ONLY_WELL),
+        says="/tmp is read-only",
+        fix="--tmpfs /tmp",
+        domain="user",
+    ),
+    Twin(
+        "temporary_files_can_be_written",
+        changed(
+            no_gpu(), environ__TMPDIR="/data/", host__mounts=(*MOUNTS, WORK._replace(path="/data", writable=False))
+        ),
+        changed(no_gpu(), environ__TMPDIR="/work", host__mounts=READ_ONLY),
+        says="/data cannot be written by this user",
+        fix="TMPDIR",
+        domain="user",
+    ),
+    Twin(
+        "work_folder_can_be_written",
+        changed(roce(), host__mounts__0__writable=False),
+        roce(),
+        says="the work folder /work cannot be written by this user",
+        fix="--user",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "caches_can_be_written",
+        changed(roce(), environ__HOME="/", host__mounts__2__writable=False),
+        roce(),
+        says="HOME=/ cannot be written",
+        fix="HOME",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "compiled_code_can_be_loaded",
+        changed(roce(), environ__TRITON_CACHE_DIR="/dev/shm"),
+        changed(roce(), environ__TRITON_CACHE_DIR="/tmp"),
+        says="TRITON_CACHE_DIR=/dev/shm is mounted noexec",
+        fix=":exec",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "compiled_code_is_kept_on_this_machine",
+        changed(roce(), environ__TRITON_CACHE_DIR="/root", host__mounts__1__kind="nfs4"),
+        changed(roce(), environ__HF_HOME="/root", host__mounts__1__kind="nfs4"),  # a shared hub cache is good
+        says="on a nfs4 file system",
+        fix="TRITON_CACHE_DIR",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "work_folder_is_on_a_disk",
+        changed(roce(), host__mounts__0__kind="tmpfs"),
+        roce(),
+        says="/work is a tmpfs",
+        fix="-v",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "user_has_an_account",
+        changed(no_gpu(), image__account=Account(1234, None, None, None, None)),
+        no_gpu(),
+        says="UID 1234 has no entry",
+        fix="--user",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "user_has_an_account",
+        changed(no_gpu(), image__account=Account(1000, "ada", "/home/ada", False, False)),
+        no_gpu(),
+        says="/home/ada of ada does not exist",
+        fix="--user",
+        domain="user",
+        outcome="warn",
+    ),
+)
