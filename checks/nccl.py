@@ -18,21 +18,10 @@ KNOWS: tuple[tuple[int, Version], ...] = ((10, (2, 25, 1)), (9, (2, 16, 2)), (8,
 CORRUPTS: tuple[tuple[Version, Version], ...] = (((2, 18, 1), (2, 18, 3)),)  # from, up to but without
 # Findings of the plan about a variable of the user that the facts contradict.
 CONTRADICTIONS = (
-    "GID_ROCE_V1",
-    "GID_LINK_LOCAL",
-    "HCA_FILTER_EMPTY",
-    "HCA_FILTER_TOO_WIDE",
-    "HCA_FILTER_NARROW",
-    "HCA_NEEDS_EXACT",
-    "SOCKET_IF_NOT_FOUND",
-    "SOCKET_IF_LOOPBACK",
-    "SOCKET_IF_AMBIGUOUS",
-    "LEVEL_UNKNOWN",
-    "GDR_LEVEL_NARROW",
-    "IB_DISABLED_BY_USER",
-    "ADDR_FAMILY_UNKNOWN",
-    "NCCL_VARIABLE_UNREAD",
-)
+    "GID_ROCE_V1", "GID_LINK_LOCAL", "HCA_FILTER_EMPTY", "HCA_FILTER_TOO_WIDE", "HCA_FILTER_NARROW", "HCA_NEEDS_EXACT",
+    "SOCKET_IF_NOT_FOUND", "SOCKET_IF_LOOPBACK", "SOCKET_IF_AMBIGUOUS", "LEVEL_UNKNOWN", "GDR_LEVEL_NARROW",
+    "IB_DISABLED_BY_USER", "ADDR_FAMILY_UNKNOWN", "NCCL_VARIABLE_UNREAD",
+)  # fmt: skip
 LOUD = ("INFO", "TRACE", "ABORT")
 EFA = Need("efa", "no EFA device here", lambda now: any(map(is_efa, now.machine.hcas)))
 CONSUMER_GPUS = Need("consumer-gpus", "no consumer GPUs side by side here", lambda now: _consumer(now))
