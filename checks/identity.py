@@ -1,1 +1,273 @@
-"""Checks of the family identity."""
+"""Which libraries a training really runs with, as they are mapped after a collective; never by hearsay."""
+
+from checks import CannotTell, check, known, say
+from checks.measured import told
+from checks.needs import GPU, PINS, RDMA
+from rig.finding import Finding
+from rig.lean import Any, Iterator, Mapping
+from rig.snapshot import Snapshot
+
+VENV = "/opt/venv/"
+PROBE = "library_identity"
+SEARCH = "LD_LIBRARY_PATH and /etc/ld.so.conf.d"
+
+
+def mapped(now: Snapshot, name: str) -> list[Mapping[str, Any]]:
+    """The copies of a library that are mapped."""
+    libraries = known(told(now, PROBE).get("libraries"), "the mapped libraries")
+    return [one for one in libraries if one["name"] == name]
+
+
+def environment(now: Snapshot) -> str:
+    """The folder of the user's Python environment, with its slash."""
+    path = now.machine.libraries.nccl_path or VENV
+    return path.partition("lib/python")[0] if "lib/python" in path else VENV
+
+
+def _paths(copies: list[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{one['path']} ({one['version'] or '?'})" for one in copies)
+
+
+def _asked_for(now: Snapshot, path: str) -> str:
+    """The user's variable that brought a library in; empty where none did."""
+    preloaded = now.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    if path in preloaded:
+        return "LD_PRELOAD"
+    folders = [folder.rstrip("/") for folder in now.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    return "LD_LIBRARY_PATH" if path.rpartition("/")[0] in folders else ""
+
+
+def dotted(version: str) -> tuple[int, ...]:
+    """535.161.07 as numbers that can be compared."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+@check(at="quick", needs=(PINS,), domain="image", fix="rebuild the image, or set the pin to what it holds", probe=PROBE)
+def mapped_nccl_is_the_pinned_one(now: Snapshot) -> Iterator[Finding]:
+    """The NCCL that a collective maps has the version that the image is pinned to.
+
+    Asked of the mapped file itself: torch's own answer is a constant of its build. Where NCCL is linked into torch
+    there is no file, and the line that it prints at its start counts.
+
+    Symptom: "I installed 2.20 and it runs 2.18"; a version mismatch between nodes hangs.
+    Source: pytorch/pytorch#122571, NVIDIA/nccl#1212, #1171, #809; verl-project/verl PR#6621.
+    """
+    data, pin = told(now, PROBE), known(now.pins.get("NCCL_VERSION"), "the pin of NCCL")
+    copies = mapped(now, "libnccl")
+    if not copies:
+        if not known(data.get("nccl_static"), "whether NCCL is linked into torch"):
+            raise CannotTell("this torch has no NCCL")
+        version = known(data.get("nccl_banner"), "the version of the NCCL inside torch")
+        copies = [{"path": "inside torch", "version": version}]
+    for one in copies:
+        if known(one["version"], f"the version of {one['path']}") != pin:
+            yield say(f"NCCL {one['version']} is mapped, the pin is {pin}", one["path"], pin, one["version"])
+
+
+@check(at="quick", domain="image", fix="remove the second copy, or the variable that brings it in", probe=PROBE)
+def nccl_is_mapped_once(now: Snapshot) -> Iterator[Finding]:
+    """One copy of NCCL is mapped, not two.
+
+    With two, torch may call one and a plugin or an extension the other: each has its own communicators. A torch that
+    has NCCL inside maps none, which is fine.
+
+    Symptom: hangs or crashes that go away with LD_PRELOAD, or come with it.
+    Source: pytorch/pytorch#119072, NVIDIA/nccl#1212.
+    """
+    copies = mapped(now, "libnccl")
+    if len(copies) > 1:
+        yield say(f"{len(copies)} copies of NCCL are mapped: {_paths(copies)}", "libnccl", 1, len(copies))
+
+
+@check(
+    at="quick",
+    domain="image",
+    fix="remove the copy that is found first, or its folder from the search path",
+    probe=PROBE,
+)
+def mapped_nccl_is_the_one_that_was_planned_for(now: Snapshot) -> Iterator[Finding]:
+    """The plan's settings are made for the NCCL that is really used.
+
+    Which variables exist depends on the version; the plan reads it from the file in the user's environment.
+
+    Symptom: a setting has no effect, although it is written down.
+    Source: NVIDIA/nccl#1212; docs.nvidia.com, NCCL environment variables, "since".
+    """
+    planned = known(now.machine.libraries.nccl_path, "the NCCL that the plan is made for")
+    for one in mapped(now, "libnccl"):
+        if one["path"] != planned:
+            variable = _asked_for(now, one["path"])
+            text = f"{one['path']} is mapped, the plan is made for {planned}"
+            fix = f"unset {variable}, or take that file out of it" if variable else ""
+            yield say(text, "libnccl", planned, one["path"], fix, domain="user" if variable else "")
+
+
+@check(at="quick", domain="image", fix="remove the second copy from the environment", probe=PROBE)
+def cuda_runtime_is_mapped_once(now: Snapshot) -> Iterator[Finding]:
+    """One CUDA runtime is mapped, not two.
+
+    Each keeps its own state: an extension built against another one fails with an invalid device function.
+
+    Symptom: `invalid device function`, symbols that are missing.
+    Source: pytorch/pytorch#119072; CUDA runtime API, "device management" is per library.
+    """
+    copies = mapped(now, "libcudart")
+    if len(copies) > 1:
+        yield say(f"{len(copies)} CUDA runtimes are mapped: {_paths(copies)}", "libcudart", 1, len(copies))
+
+
+@check(at="quick", needs=(PINS,), domain="image", fix="rebuild the image, or set the pin to what it holds", probe=PROBE)
+def mapped_cuda_runtime_is_the_pinned_one(now: Snapshot) -> Iterator[Finding]:
+    """The CUDA runtime that torch maps is of the pinned version.
+
+    Another one comes in with a dependency that was resolved without the lock.
+
+    Symptom: ops compiled for one CUDA are loaded beside another.
+    Source: deepspeedai/DeepSpeed#3223.
+    """
+    pin = known(now.pins.get("CUDA_VERSION"), "the pin of CUDA")
+    for one in mapped(now, "libcudart"):
+        version = known(one["version"], f"the version of {one['path']}")
+        if version != pin:
+            yield say(f"CUDA runtime {version} is mapped, the pin is {pin}", one["path"], pin, version)
+
+
+@check(at="quick", domain="image", fix=f"take that folder out of {SEARCH}", probe=PROBE)
+def cuda_libraries_come_from_the_users_environment(now: Snapshot) -> Iterator[Finding]:
+    """NCCL and the CUDA runtime are mapped from the environment that torch is in.
+
+    A copy of the system, or of the host, is found first where a search path names its folder; it is updated by somebody
+    else.
+
+    Symptom: it works until the base image changes.
+    Source: NVIDIA/nccl#1212 (the job's banner says 2.14.3, torch 2.19.3).
+    """
+    home = environment(now)
+    for one in [*mapped(now, "libnccl"), *mapped(now, "libcudart")]:
+        if not one["path"].startswith(home):
+            variable = _asked_for(now, one["path"])
+            fix = f"unset {variable}, or take that file out of it" if variable else ""
+            text = f"{one['path']} is mapped, which is not in {home}"
+            yield say(text, one["name"], home, one["path"], fix, domain="user" if variable else "")
+
+
+@check(at="quick", domain="image", fix=f"take the stubs folder out of {SEARCH}", probe=PROBE)
+def mapped_libcuda_is_no_stub(now: Snapshot) -> Iterator[Finding]:
+    """The libcuda that is found is the driver's, not the toolkit's stub.
+
+    The stub is there to link against, and answers every call with an error.
+
+    Symptom: `CUDA driver is a stub library` (34), no GPU found.
+    Source: CUDA installation guide, stubs.
+    """
+    for one in mapped(now, "libcuda"):
+        if "stubs" in one["path"].split("/"):
+            yield say(f"{one['path']} is mapped: a stub, CUDA error 34", "libcuda", None, one["path"])
+
+
+@check(at="quick", needs=(GPU,), domain="image", fix="remove the compat folder from the library path", probe=PROBE)
+def compat_libcuda_is_not_used_in_vain(now: Snapshot) -> Iterator[Finding]:
+    """The compat libcuda is used only where it can work: an older driver, a data-centre GPU.
+
+    On a consumer card it ends in CUDA error 804; with a driver as new it is the older library of two.
+
+    Symptom: CUDA error 804, forward compatibility was attempted on non supported hardware.
+    Source: NVIDIA/nvidia-container-toolkit#291, NVIDIA/nvidia-docker#1515; CUDA compatibility guide.
+    """
+    for one in mapped(now, "libcuda"):
+        if "compat" not in one["path"].split("/"):
+            continue
+        driver = known(now.machine.kernel.driver, "the driver's version")
+        version = known(one["version"], f"the version of {one['path']}")
+        if any("GeForce" in (gpu.model or "").split() for gpu in now.machine.gpus):
+            yield say(f"{one['path']} is mapped on a GeForce card: CUDA error 804", "libcuda", driver, version)
+        elif dotted(version) <= dotted(driver):
+            yield say(f"{one['path']} ({version}) is mapped, though the driver is {driver}", "libcuda", driver, version)
+
+
+@check(
+    at="quick",
+    needs=(GPU,),
+    domain="host",
+    fix="restart the container; after an upgrade of the driver reboot",
+    probe=PROBE,
+)
+def mapped_libcuda_is_of_the_driver_that_runs(now: Snapshot) -> Iterator[Finding]:
+    """The libcuda in this process belongs to the kernel module that is loaded.
+
+    The runtime puts the host's libraries into the container when it starts; an upgrade afterwards leaves two versions.
+
+    Symptom: CUDA error 803, `Driver/library version mismatch`.
+    Source: NVIDIA/nvidia-container-toolkit#48; cuda.h, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH.
+    """
+    driver = known(now.machine.kernel.driver, "the driver's version")
+    copies = mapped(now, "libcuda")
+    if not copies:
+        raise CannotTell("libcuda is not mapped")
+    for one in copies:
+        version = known(one["version"], f"the version of {one['path']}")
+        if "compat" not in one["path"].split("/") and version != driver:
+            yield say(
+                f"libcuda {version} is mapped, the driver is {driver}: CUDA error 803", "libcuda", driver, version
+            )
+
+
+@check(at="quick", needs=(RDMA,), domain="image", fix="apt-get install libibverbs1 ibverbs-providers", probe=PROBE)
+def libibverbs_can_be_loaded(now: Snapshot) -> Iterator[Finding]:
+    """NCCL finds the library that it needs for RDMA.
+
+    It opens it when it starts, and goes on over sockets without a word when it is not there. The host's tools are all
+    green then.
+
+    Symptom: ten times slower, no error.
+    Source: NVIDIA/nvidia-container-toolkit#1877; NCCL src/misc/ibvwrap.cc.
+    """
+    data = told(now, PROBE)
+    if known(data.get("verbs"), "whether libibverbs loads") is False:
+        yield say(f"libibverbs cannot be loaded: {data.get('verbs_error')}; NCCL falls back to TCP", "libibverbs")
+
+
+@check(at="quick", needs=(RDMA,), domain="image", fix="apt-get install ibverbs-providers", probe=PROBE)
+def libibverbs_lists_every_hca(now: Snapshot) -> Iterator[Finding]:
+    """Each RDMA device of the machine has a provider in this image, and its node in this container.
+
+    libibverbs leaves out what it has no provider for, or no access to; NCCL then uses fewer rails, or none.
+
+    Symptom: half of the bandwidth, `No device found` of ibv_devinfo.
+    Source: libibverbs ibv_get_device_list(3); NVIDIA/nccl#1044.
+    """
+    data = told(now, PROBE)
+    if data.get("verbs") is False:
+        raise CannotTell("libibverbs cannot be loaded")
+    seen = known(data.get("verbs_devices"), "the devices of libibverbs")
+    for hca in now.machine.hcas:
+        if hca.name in seen:
+            continue
+        if hca.uverbs is None:
+            fix = "docker run --device /dev/infiniband"
+            yield say(f"{hca.name} is not listed: it has no node in this container", hca.name, fix=fix, domain="host")
+        else:
+            yield say(f"{hca.name} is not listed: no provider for {hca.driver or 'its driver'}", hca.name)
+
+
+@check(
+    at="quick",
+    domain="image",
+    fix="run the probe by hand: python /opt/rig/checks/probes/library_identity.py",
+    probe=PROBE,
+)
+def a_collective_can_be_made(now: Snapshot) -> Iterator[Finding]:
+    """torch sums over gloo, and over NCCL on the first GPU where there is one.
+
+    The smallest thing that a training does; without it nothing else is worth asking.
+
+    Symptom: the first all-reduce ends with an error.
+    Source: torch.distributed; NVIDIA/NVSentinel#763.
+    """
+    data = told(now, PROBE)
+    if data.get("collective_error"):
+        way = "over NCCL on the first GPU" if data.get("collective") else "at all"
+        domain = "host" if data.get("collective") else ""
+        yield say(f"no collective {way}: {data['collective_error']}", "torch.distributed", domain=domain)
+    elif data.get("collective") is None:
+        raise CannotTell("whether a collective works: not known")

@@ -77,3 +77,13 @@ SOLD_RATE = Need(
 )
 SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))
 BUS = Need("bus", "neither a GPU nor an RDMA device here", lambda now: bool(now.machine.gpus or now.machine.hcas))
+PINS = Need("pins", "it is not known what this image was pinned to", lambda now: bool(now.pins))
+
+
+def _torch(now: Snapshot) -> bool:
+    """Unknown counts as there: a probe will say what it could not import."""
+    packages = now.image.packages if now.image is not None else {}
+    return not packages or "torch" in packages
+
+
+TORCH = Need("torch", "no torch in the user's environment", _torch)

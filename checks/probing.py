@@ -8,9 +8,8 @@ of GPUs. One that lacks a tool or a library says so as `absent`: the reason. A v
 """
 
 from checks import Need
-from checks.needs import GPU, GPUS, RDMA
+from checks.needs import GPU, GPUS, RDMA, TORCH
 from rig.lean import NamedTuple
-from rig.snapshot import Snapshot
 
 
 class ProbeProgram(NamedTuple):
@@ -28,14 +27,6 @@ class ProbeProgram(NamedTuple):
     python: str = "user"
     args: tuple[str, ...] = ()
 
-
-def _torch(now: Snapshot) -> bool:
-    """Unknown counts as there: the probe will say what it could not import."""
-    packages = now.image.packages if now.image is not None else {}
-    return not packages or "torch" in packages
-
-
-TORCH = Need("torch", "no torch in the user's environment", _torch)
 
 # In the order in which they are told. What each prints:
 # stack_import      torch, torch_cuda, cudnn, arch_list, deepspeed, errors

@@ -13,7 +13,7 @@ GRACE_S = 5.0  # for the others, after one has failed: they would wait for it fo
 def start(program: str, count: int, folder: str, environ: dict[str, str]) -> list[int]:
     """Run `count` ranks of a program to their end; their exit codes. `folder` is where they meet (a file store), and
     where they leave their results and what they say (errors.RANK)."""
-    words = [sys.executable, "-I", program, "--rank", folder, *sys.argv[1:]]
+    words = [sys.executable, program, "--rank", folder, *sys.argv[1:]]
     ranks: list[subprocess.Popen[bytes]] = []
     for number in range(count):
         env = {**os.environ, "OMP_NUM_THREADS": "1", **environ, **_place(number, count)}
