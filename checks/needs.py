@@ -87,3 +87,65 @@ def _torch(now: Snapshot) -> bool:
 
 
 TORCH = Need("torch", "no torch in the user's environment", _torch)
+
+
+def _on_bus(now: Snapshot) -> bool:
+    return bool(now.machine.gpus or now.machine.surroundings.gpus_on_bus or now.expected.gpus)
+
+
+def _asked(now: Snapshot) -> bool:
+    return now.machine.nvml is not None or (now.host is not None and now.host.nvml is not None)
+
+
+ON_BUS = Need("gpu", "no NVIDIA GPU on the bus, and none is expected", _on_bus)
+DRIVER = Need("driver", "the NVIDIA driver is not loaded", lambda now: now.machine.kernel.driver is not None)
+ASKED = Need("driver", "nobody had to ask the NVIDIA driver", _asked)
+SOLD_GPUS = Need(
+    "sold-gpus", "nobody said how many GPUs belong here (RIG_EXPECT=gpus=8)", lambda now: bool(now.expected.gpus)
+)
+SOLD_MODEL = Need(
+    "sold-model", "nobody said which GPUs these are (RIG_EXPECT=model=H100)", lambda now: bool(now.expected.model)
+)
+SOLD_MEMORY = Need(
+    "sold-memory",
+    "nobody said how much memory a GPU has (RIG_EXPECT=memory_gb=80)",
+    lambda now: bool(now.expected.memory_gb),
+)
+SOLD_NVLINKS = Need(
+    "sold-nvlinks",
+    "nobody said how many NVLinks a GPU has (RIG_EXPECT=nvlinks=18)",
+    lambda now: bool(now.expected.nvlinks),
+)
+
+
+def _ecc(now: Snapshot) -> bool:
+    from checks.health import has_hbm
+
+    return any(gpu.ecc or has_hbm(gpu) for gpu in now.machine.gpus)
+
+
+def _remapping(now: Snapshot) -> bool:
+    """Ampere and newer put a spare row in a bad one's place."""
+    from checks.health import remaps, told
+
+    return any(remaps(gpu) for gpu in now.machine.gpus) or told(now, "remap_pending", "remap_failed")
+
+
+def _retirement(now: Snapshot) -> bool:
+    """GPUs before Ampere give up the whole page."""
+    from checks.health import retires, told
+
+    return any(retires(gpu) for gpu in now.machine.gpus) or told(now, "retired_pages", "retired_pending")
+
+
+def _recovery(now: Snapshot) -> bool:
+    from checks.health import told
+
+    return told(now, "recovery_action")
+
+
+# What consumer cards, older GPUs and older drivers do not have, so that it is missing without fault.
+ECC = Need("ecc", "no GPU here has memory with ECC", _ecc)
+REMAPPING = Need("row-remapping", "no GPU here remaps rows of its memory", _remapping)
+RETIREMENT = Need("page-retirement", "no GPU here retires pages of its memory", _retirement)
+RECOVERY = Need("recovery-action", "this driver does not tell what a GPU needs to recover", _recovery)
