@@ -1,0 +1,96 @@
+"""What NVML says of each GPU, as the families memory and clocks ask for it: one field, all GPUs, who must know it."""
+
+from checks import say
+from rig.finding import Finding
+from rig.host import GpuHealth
+from rig.lean import Any, Callable, Iterator
+from rig.machine import Gpu
+from rig.snapshot import Snapshot
+
+# Whole words of the names of GPUs with HBM, all of which have ECC. "H200" is no "GH200" (leptonai/gpud PR#1206).
+HBM_MODELS = frozenset(
+    "P100 V100 V100S A100 A100X A800 A30 A30X H20 H100 H200 H800 GH200 B100 B200 B300 GB200 GB300".split()
+)
+
+
+def words(model: str | None) -> set[str]:
+    """`NVIDIA A100-SXM4-80GB` as {NVIDIA, A100, SXM4, 80GB}."""
+    return set("".join(letter if letter.isalnum() else " " for letter in model or "").split())
+
+
+def has_hbm(gpu: Gpu) -> bool:
+    return not HBM_MODELS.isdisjoint(words(gpu.model))
+
+
+def remaps(gpu: Gpu) -> bool:
+    return has_hbm(gpu) and gpu.capability is not None and gpu.capability >= (8, 0)
+
+
+def retires(gpu: Gpu) -> bool:
+    return has_hbm(gpu) and gpu.capability is not None and gpu.capability < (8, 0)
+
+
+def anyone(gpu: Gpu) -> bool:
+    """Every GPU must tell it."""
+    return True
+
+
+def nobody(gpu: Gpu) -> bool:
+    """A GPU that does not tell it has no such thing."""
+    return False
+
+
+def name_of(gpu: Gpu) -> str:
+    return f"GPU {gpu.index}" + (f" ({gpu.bus_id})" if gpu.bus_id else "")
+
+
+def subject_of(gpu: Gpu) -> str:
+    return gpu.bus_id or f"GPU {gpu.index}"
+
+
+def health_of(now: Snapshot, gpu: Gpu) -> GpuHealth:
+    """What NVML told of a GPU; a record of unknowns where it told nothing."""
+    records = now.host.gpus if now.host is not None else ()
+    return next((one for one in records if one.bus_id == gpu.bus_id), GpuHealth(gpu.bus_id or ""))
+
+
+def told(now: Snapshot, *fields: str) -> bool:
+    """Whether NVML told one of these of any GPU."""
+    records = now.host.gpus if now.host is not None else ()
+    return any(getattr(one, field) is not None for one in records for field in fields)
+
+
+def unknown(gpu: Gpu, what: str) -> Finding:
+    return say(f"{name_of(gpu)}: {what} is not known", subject_of(gpu), outcome="unknown")
+
+
+def each(
+    now: Snapshot, field: str, what: str, must_tell: Callable[[Gpu], bool], wrong: Callable[[Any], Any]
+) -> Iterator[tuple[Gpu, Any] | Finding]:
+    """(GPU, value) of each GPU whose value of a field of GpuHealth is `wrong`, and an unknown for each that must tell
+    it and does not."""
+    for gpu in now.machine.gpus:
+        value = getattr(health_of(now, gpu), field)
+        if value is None:
+            if must_tell(gpu):
+                yield unknown(gpu, what)
+        elif wrong(value):
+            yield gpu, value
+
+
+def findings(
+    now: Snapshot,
+    field: str,
+    what: str,
+    must_tell: Callable[[Gpu], bool],
+    most: int | bool,
+    text: str,
+    **more: str,
+) -> Iterator[Finding]:
+    """A finding for each GPU whose value is more than `most`; `text` says it with {got}."""
+    for one in each(now, field, what, must_tell, lambda value: value > most):
+        if isinstance(one, Finding):
+            yield one
+        else:
+            gpu, got = one
+            yield say(f"{name_of(gpu)}: {text.format(got=got)}", subject_of(gpu), most, got, **more)
