@@ -32,7 +32,7 @@ GOAL = 3.0  # times a bare interpreter
 
 def installed(folder: Path) -> Path:
     """A copy of what an image has in /opt/rig, with its bytecode in one file; the path of the command."""
-    for room in ("rig", "entrypoint"):
+    for room in ("rig", "checks", "entrypoint"):
         shutil.copytree(TOP / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
     pack = TOP / "factory" / "in-image" / "pack.py"
     subprocess.run([BARE[0], "-I", "-X", "no_debug_ranges", pack, folder], check=True)

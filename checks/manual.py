@@ -1,6 +1,8 @@
 """docs/checks.md out of the catalogue: a check's docstring is its page. Pure; `python -m checks.manual` prints it."""
 
-from inspect import cleandoc
+import ast
+from inspect import cleandoc, getsource
+from textwrap import dedent
 
 from checks import LEVELS, Check
 from checks.catalogue import FAMILIES, family_checks
@@ -15,21 +17,21 @@ and what to type. This page is made from the catalogue in `checks/`, by `python 
 | command | |
 | --- | --- |
 | `rig check` | the level quick |
-| `rig check --level full --junit FILE` | with measurements, and for a CI system: `--json`, `--junit`, `--tap`, `--html` |
+| `rig check --level full --junit FILE` | measures too; for a CI system: `--json`, `--junit`, `--tap`, `--html` |
 | `rig check --expect gpus=8,hcas=8,gdr=1` | what was sold must be there (or `RIG_EXPECT`) |
 | `rig check --no-skip gpu,rdma` | what would be skipped for want of these fails |
 | `rig check --save FILE`, `--from FILE` | keep what was looked at; judge it again, anywhere |
 | `rig check --only ID,FAMILY` | some checks; `--list` has all, `--explain ID` their pages |
 | `rig check --prom FILE`, `--npd` | for Prometheus' textfile collector; for Kubernetes' node-problem-detector |
 
-Exit code: 0 passed, perhaps with warnings; 1 failed; 2 what would be a failure could not be judged, or nothing was; 3 wrong
-usage, or a file that cannot be written. `--strict`: warnings and what could not be told fail.
+Exit code: 0 passed, perhaps with warnings; 1 failed; 2 what would be a failure could not be judged, or nothing was;
+3 wrong usage, or a file that cannot be written. `--strict`: warnings and what could not be told fail.
 
-Outcomes: pass, warn, fail, skip (does not apply here), unknown (could not be judged). Neither of the last two is a pass.
+Outcomes: pass, warn, fail, skip (does not apply here), unknown (could not be judged). The last two are no pass.
 
-What may hang is a child with a deadline; past it it is ended, or left and named, and after one that was left nothing asks
-the driver again. What is known is in `checks.json` in rig's folder (docs/entrypoint.md) after every step, `"partial": true`
-until the end, as docs/check-results.schema.json describes it.
+What may hang is a child with a deadline. Past it, it is ended, or left and named where nothing ends it; after one that
+was left nothing asks the driver again. What is known is in `checks.json` in rig's folder (docs/entrypoint.md) after
+every step, `"partial": true` until the end, in the form of docs/check-results.schema.json.
 """
 LABELS = ("Symptom", "Source")
 
@@ -64,10 +66,19 @@ def page(one: Check) -> str:
     return "\n\n".join((*_paragraphs(one), facts))
 
 
+def docstring(one: Check) -> str:
+    """What stands under the check's name. The packed rig of an image has no docstrings, but its sources beside it."""
+    if one.run.__doc__:
+        return cleandoc(one.run.__doc__)
+    function = ast.parse(dedent(getsource(one.run))).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return ast.get_docstring(function) or ""
+
+
 def _paragraphs(one: Check) -> Iterator[str]:
     """The docstring; symptom and source begin paragraphs of their own, as they begin lines there."""
     lines: list[str] = []
-    for line in cleandoc(one.run.__doc__ or "").splitlines():
+    for line in docstring(one).splitlines():
         if not line or line.startswith(tuple(f"{label}:" for label in LABELS)):
             if lines:
                 yield "\n".join(lines)

@@ -9,6 +9,7 @@ from rig.lean import TYPE_CHECKING
 from rig.settings import Settings, SettingsError, read_settings, unknown_names
 
 if TYPE_CHECKING:
+    from entrypoint.judging import BootVerdict
     from entrypoint.look import Seen
     from rig.scriptargs import ScriptFacts
 
@@ -102,6 +103,7 @@ class Boot:
     def _plan_and_start(self, command: Command) -> int:
         from entrypoint.files import nccl_places, write_files
         from entrypoint.look import failures, look
+        from rig.emit import checks_json
 
         for name, near in unknown_names(self.environ):
             self.voice.warning(f"{name} is no setting of rig{f'; {near} is' if near else ''}")
@@ -115,20 +117,28 @@ class Boot:
         except SettingsError as error:
             self.voice.error(str(error))
             return error.code
+        verdict = self._judge(seen)
         places = nccl_places(self.account, self.folder, self.settings.root is not None)
-        written = write_files(seen, self.folder, self.environ, "boot", places)
+        written = write_files(seen, self.folder, self.environ, checks_json(*verdict), places)
         self.config = written.config
         self._page(seen)
         for problem in written.problems:
             self.voice.warning(problem)
         if self.settings.checks != "off":
-            for finding in seen.plan.findings:
+            for finding in verdict.findings:
                 self.voice.finding(finding)
-        failed = failures(seen.plan.findings)
+        failed = failures(verdict.findings)
         if failed and self.settings.checks == "enforce":
             self.voice.error(f"{len(failed)} checks failed, and RIG_CHECKS=enforce: nothing is started")
             return CONFIGURATION
         return self._start(command, seen, {**self.environ, **written.added}, facts)
+
+    def _judge(self, seen: "Seen") -> "BootVerdict":
+        from entrypoint.judging import BootVerdict, judge_boot
+
+        if self.settings.checks == "off":
+            return BootVerdict(seen.plan.findings)
+        return judge_boot(seen, self.settings, self.environ)
 
     def _page(self, seen: "Seen") -> None:
         from entrypoint.page import chosen_lines, config_line, found_line

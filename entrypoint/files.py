@@ -23,9 +23,10 @@ class Written(NamedTuple):
 
 
 def write_files(
-    seen: Seen, folder: str | None, environ: Mapping[str, str], level: str, nccl_places: list[str]
+    seen: Seen, folder: str | None, environ: Mapping[str, str], checks: str, nccl_places: list[str]
 ) -> Written:
-    """Write everything that the plan says. `nccl_places` are the paths where NCCL looks for its conf, best first."""
+    """Write everything that the plan says. `checks` is the text of checks.json, `nccl_places` are the paths where NCCL
+    looks for its conf, best first."""
     plan = seen.plan
     where, problems = _write_nccl(emit.nccl_conf(plan.nccl), nccl_places)
     node_local = plan.nccl if where is None else ()  # nowhere to write: the environment is the only way left
@@ -37,7 +38,7 @@ def write_files(
     texts = {
         "facts.json": emit.facts_json(seen.machine),
         "plan.json": emit.plan_json(plan),
-        "checks.json": emit.checks_json(plan.findings, level),
+        "checks.json": checks,
         "ds_config.json": emit.ds_config(seen.composed.ds_config()),
         "hostfile": emit.hostfile(plan.hostfile),
     }

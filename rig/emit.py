@@ -144,6 +144,7 @@ def plan_json(plan: Plan) -> str:
     return to_json(plan, depth=2) + "\n"
 
 
-def checks_json(findings: Iterable[Finding], level: str) -> str:
-    """checks.json: what the boot found, a finding a line."""
-    return to_json({"level": level, "findings": list(findings)}, depth=2) + "\n"
+def checks_json(findings: Iterable[Finding], results: Iterable[Any]) -> str:
+    """checks.json of a boot: what was found, a finding a line, and what each check came to (id -> outcome)."""
+    outcomes = {result.id: result.outcome for result in results}
+    return to_json({"level": "boot", "findings": list(findings), "outcomes": outcomes}, depth=2) + "\n"

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from checks.catalogue import BOOT, FAMILIES
+
 TOP = Path(__file__).parents[1]
 PYTHON = "/usr/bin/python3"
 MACHINES = TOP / "tests" / "machines"
@@ -42,7 +44,22 @@ HEAVY = (
     "string",
 )
 # Rooms that a plain boot has no use for.
-OURS = ("rig.judge", "rig.captured", "rig.capture", "rig.report", "rig.cost", "rig.model", "rig.measure", "checks")
+OURS = (
+    "rig.judge",
+    "rig.captured",
+    "rig.capture",
+    "rig.report",
+    "rig.cost",
+    "rig.model",
+    "rig.measure",
+    "rig.host",
+    "rig.image",
+    "rig.observe",
+    "checks.formats",
+    "checks.running",
+    "checks.floors",
+    *(f"checks.{family}" for family in FAMILIES if family not in BOOT),
+)
 PROBE = """
 import os, sys
 sys.path[:0] = [{top!r}]
@@ -128,12 +145,21 @@ def asked(folder: Path, program: str, *options: str) -> subprocess.CompletedProc
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
 
 
+def packed_modules(image: Path) -> set[str]:
+    """What factory/in-image/pack.py would put into the pack."""
+    import runpy
+
+    return set(runpy.run_path(str(TOP / "factory" / "in-image" / "pack.py"))["sources"](image))
+
+
+def test_programs_of_their_own_and_pytests_files_stay_out_of_the_pack(image: Path) -> None:
+    names = packed_modules(image)
+    assert {"checks", "checks.limits", "checks.formats.json", "entrypoint.judging", "rig.root"} <= names
+    assert not [name for name in names if name.startswith(("checks.probes", "checks.conftest", "checks.test_"))]
+
+
 def test_every_module_comes_out_of_the_pack_as_it_is_in_its_source(image: Path) -> None:
-    names = [
-        ".".join(path.relative_to(image).with_suffix("").parts).removesuffix(".__init__")
-        for room in ("rig", "entrypoint")
-        for path in sorted((image / room).rglob("*.py"))
-    ]
+    names = sorted(packed_modules(image))
     tell = (
         f"for name in {names!r}:\n __import__(name)\n module = sys.modules[name]\n"
         " print(type(module.__loader__).__name__, name, module.__file__, module.__package__,"

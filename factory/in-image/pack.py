@@ -13,7 +13,13 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
 
-ROOMS = ("entrypoint", "rig")
+ROOMS = ("checks", "entrypoint", "rig")
+APART = (
+    "checks/probes/",
+    "checks/conftest.py",
+    "checks/remote.py",
+    "checks/test_",
+)  # programs of their own, and what pytest reads
 VERBS = ("capture", "facts", "plan", "platform")  # of entrypoint: --help shows their docstrings
 # Modules that functions import in (nearly) every boot, and in every boot with a GPU: each of these groups is read at
 # once, with all that it needs. Any other module is read by itself.
@@ -24,12 +30,16 @@ TOGETHER = (
         "entrypoint.look",
         "entrypoint.home",
         "entrypoint.files",
+        "entrypoint.judging",
         "entrypoint.page",
         "entrypoint.start",
         "rig.dsconfig",
         "rig.schedulers",
+        "checks.driver",
+        "checks.gpu",
+        "checks.limits",
     ),
-    ("rig.plan.nccl",),
+    ("rig.plan.nccl", "checks.rdma", "checks.gpudirect", "checks.nccl"),
 )
 
 
@@ -53,6 +63,8 @@ def sources(folder: Path) -> dict[str, Path]:
     """Module name -> file."""
     found = {}
     for path in sorted(path for room in ROOMS for path in (folder / room).rglob("*.py")):
+        if str(path.relative_to(folder)).startswith(APART):
+            continue
         parts = path.relative_to(folder).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

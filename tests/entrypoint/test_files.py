@@ -30,7 +30,7 @@ class Place:
         world = World((), 1, 0)
         composed = make_plan(Machine(), world, Asked())
         seen = Seen(Machine(), world, composed.plan._replace(nccl=nccl), composed)
-        return write_files(seen, state, {}, "boot", places or [str(self.etc), str(self.home)])
+        return write_files(seen, state, {}, "{}\n", places or [str(self.etc), str(self.home)])
 
 
 @pytest.fixture

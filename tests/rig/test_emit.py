@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checks import Result
 from rig import emit
 from rig.finding import Finding
 from rig.machine import Gpu, Machine
@@ -138,4 +139,5 @@ def test_plan_and_checks_read_back() -> None:
     finding = Finding("x", "warn", "host", "text", got=3)
     plan = Plan(environment=(Setting("A", 1, "default", "because"),), findings=(finding,))
     assert json.loads(emit.plan_json(plan)) == data(plan)
-    assert json.loads(emit.checks_json([finding], "boot")) == {"level": "boot", "findings": [data(finding)]}
+    told = json.loads(emit.checks_json([finding], [Result("a", "limits", "pass")]))
+    assert told == {"level": "boot", "findings": [data(finding)], "outcomes": {"a": "pass"}}

@@ -1,0 +1,30 @@
+"""Judging at boot: the checks of level boot over facts and plan, with what the plan itself has found."""
+
+from checks import Result, evaluate
+from checks.catalogue import boot_checks
+from entrypoint.look import Seen
+from rig.expected import Expected
+from rig.finding import Finding
+from rig.lean import Mapping, NamedTuple
+from rig.settings import Settings
+from rig.snapshot import Snapshot
+
+
+class BootVerdict(NamedTuple):
+    """`findings` are what there is to say, each thing once; `results` what each check came to."""
+
+    findings: tuple[Finding, ...]
+    results: tuple[Result, ...] = ()
+
+
+def judge_boot(seen: Seen, settings: Settings, environ: Mapping[str, str]) -> BootVerdict:
+    """What plan and checks have found. Where both say the same, the check speaks: it names the remedy on this host."""
+    now = Snapshot(seen.machine, seen.plan, settings.expected or Expected(), environ)
+    results, said = [], set()
+    for one in boot_checks(now):
+        result = evaluate(one, now)
+        results.append(result)
+        if result.findings:
+            said.update(one.covers)
+    planned = tuple(finding for finding in seen.plan.findings if finding.id not in said)
+    return BootVerdict((*planned, *(finding for result in results for finding in result.findings)), tuple(results))
