@@ -6,6 +6,7 @@ VERBS = {
     "boot": "look, plan, write, and start a program (what the image does first)",
     "facts": "what this machine is",
     "plan": "what rig would choose here; --explain gives the reasons",
+    "check": "can this machine train with this image; what is wrong, and what to do",
     "capture": "one text file of everything that detection reads, without names and serial numbers",
     "platform": "look at a platform file (/etc/rdma/network_topology.json)",
 }

@@ -1,0 +1,236 @@
+"""`rig check`: can this machine train with this image; what is wrong, who must act, and what to do."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+from checks import LEVELS
+from checks.formats import FORMATS, writer
+from checks.probing import PROBES
+from checks.running import (
+    BUDGET_S,
+    DEFAULT_LEVEL,
+    USAGE,
+    BadRequest,
+    Judged,
+    Report,
+    Selection,
+    find_check,
+    known_needs,
+    select,
+)
+from entrypoint.check_out import outputs, put
+from entrypoint.check_run import examine, take
+from entrypoint.say import Voice, printable
+from entrypoint.state import find_state, write_file
+from rig.emit import to_json
+from rig.expected import ExpectedError, parse_expected
+from rig.lean import Any
+from rig.settings import Settings, SettingsError, read_settings
+from rig.snapshot import Probe, Snapshot, SnapshotError, read_snapshot
+
+ABOUT = """Can this machine train with this image: what is wrong, who must act, what to do.
+Exit code: 0 passed (perhaps with warnings), 1 failed, 2 could not judge, 3 wrong usage."""
+SLOW_S = 2.0  # from then on there is a line for each probe, terminal or not
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage is one line, and an exit code that no verdict has."""
+
+    def error(self, message: str) -> Any:
+        raise BadRequest(f"{message}; rig check --help has all words")
+
+
+def run(argv: list[str]) -> int:
+    """The verb; returns its exit code."""
+    try:
+        asked = _parser().parse_args(argv)
+        if asked.explain is not None:
+            return _explain(asked.explain)
+        selection = select(asked.level, _words(asked.only), PROBES)
+        if asked.list:
+            return _list(selection if asked.level or asked.only else select(LEVELS[-1], (), PROBES))
+        return Run(asked, selection).run()
+    except (BadRequest, SettingsError, ExpectedError, SnapshotError) as error:
+        print(f"rig check: {printable(str(error))}", file=sys.stderr)
+        return USAGE
+    except SystemExit as end:
+        if end.code == 0:
+            return 0  # --help
+        raise
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser("rig check", description=ABOUT, allow_abbrev=False, formatter_class=argparse.RawTextHelpFormatter)
+    levels = ", ".join(f"{name} ({f'{limit:g} s' if (limit := BUDGET_S[name]) else 'files only'})" for name in LEVELS)
+    parser.add_argument("--level", help=f"{levels}; default: {DEFAULT_LEVEL}")
+    parser.add_argument("--only", metavar="ID,...", help="these checks, or families of them")
+    parser.add_argument("--from", dest="snapshot", metavar="SNAPSHOT", help="judge a saved snapshot")
+    parser.add_argument("--save", metavar="SNAPSHOT", help="keep everything that was looked at, to be judged again")
+    parser.add_argument("--root", metavar="DIR|FILE", help="another machine: a `rig capture`, or a folder like one")
+    for name, words in FORMATS.items():
+        if name != "text":
+            where = {"nargs": "?", "const": "-", "metavar": "FILE", "dest": f"to_{name}"}
+            parser.add_argument(f"--{name}", help=words, **where)  # type: ignore[arg-type]
+    parser.add_argument("--strict", action="store_true", help="warnings and what cannot be told fail too")
+    parser.add_argument("--expect", metavar="gpus=8,...", help="what was sold (default: RIG_EXPECT); less fails")
+    parser.add_argument("--no-skip", metavar="gpu,...", help="needs that must be met: what would be skipped fails")
+    parser.add_argument("--list", action="store_true", help="level, family and id of every check")
+    parser.add_argument("--explain", metavar="ID", help="what a check looks at, and why")
+    return parser
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in (text or "").split(","))))
+
+
+def _explain(name: str) -> int:
+    from checks.manual import page
+
+    one = find_check(name)
+    print(f"{one.id}  [{one.family}]\n\n{page(one)}")
+    return 0
+
+
+def _list(selection: Selection) -> int:
+    for one in selection.checks:
+        print(f"{one.at:5}  {one.family:11}  {one.id}")
+    return 0
+
+
+class Run:
+    """One run of checks. Its parts are called in the order in which they stand here."""
+
+    def __init__(self, asked: argparse.Namespace, selection: Selection) -> None:
+        self.began = time.monotonic()
+        self.asked, self.selection = asked, selection
+        self.no_skip = known_needs(_words(asked.no_skip))
+        self.outputs = outputs(asked)
+        self.settings = self._settings()
+        self.state: str | None = None
+        self.voice = Voice(os.environ, quiet=os.environ.get("RIG_QUIET") == "1")
+
+    def _settings(self) -> Settings:
+        from entrypoint.look import users_own
+
+        self.environ = users_own(os.environ)
+        settings = read_settings(self.environ)
+        if self.asked.root is not None:
+            if self.asked.snapshot is not None:
+                raise BadRequest("--from and --root: one machine at a time")
+            root = os.path.abspath(self.asked.root)
+            if not os.path.exists(root):
+                raise BadRequest(f"--root {root}: no such file or folder")
+            settings = settings._replace(root=root)
+        if self.asked.expect is not None:
+            try:
+                settings = settings._replace(expected=parse_expected(self.asked.expect))
+            except ExpectedError as error:
+                raise BadRequest(f"--expect {error}") from None
+        return settings
+
+    def run(self) -> int:
+        here = self.asked.snapshot is None and self.settings.root is None  # not another machine
+        if here:
+            self.state = self._folder()
+            _end_children_with_us()
+        now = self._snapshot()
+        limit = BUDGET_S[self.selection.level]
+        until = None if limit is None else self.began + limit
+        now, judged = examine(
+            self.selection,
+            now if here or self.asked.snapshot else _unmeasured(self.selection, now),
+            until,
+            os.environ,
+            self.no_skip,
+            measures=here,
+            keep=self._keep,
+            tell=self._tell,
+        )
+        self._keep(now, judged, partial=False)
+        report = self._report(now, judged)
+        texts = [(path, writer(name)(report)) for name, path in self.outputs.items()]
+        if self.asked.save is not None:
+            texts.append((self.asked.save, to_json(now, depth=3) + "\n"))
+        failed = [why for path, text in texts if (why := put(path, text))]
+        if failed:
+            raise BadRequest("; ".join(failed))
+        return report.code
+
+    def _folder(self) -> str | None:
+        """Where checks.json goes; None where nothing can be written."""
+        state = find_state(self.environ, os.geteuid(), self.settings.state)
+        if state.unfit is not None:
+            raise BadRequest(state.unfit)
+        return state.folder
+
+    def _snapshot(self) -> Snapshot:
+        path = self.asked.snapshot
+        if path is None:
+            from entrypoint.home import account_home
+
+            return take(self.settings, self.environ, self.selection.level, account_home(os.geteuid()))
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                now = read_snapshot(file.read(), path)
+        except OSError as error:
+            raise BadRequest(f"{path}: {error.strerror}") from None
+        except RecursionError:
+            raise BadRequest(f"{path}: not a snapshot: it is nested too deep") from None
+        told = self.asked.expect is not None and self.settings.expected
+        return now._replace(expected=told) if told else now
+
+    def _tell(self, probe: Probe) -> None:
+        """Progress, where somebody waits for it."""
+        if (sys.stderr is not None and sys.stderr.isatty()) or time.monotonic() - self.began > SLOW_S:
+            took = f", {probe.seconds:.1f} s" if probe.seconds is not None else ""
+            self.voice.page(f"probe {probe.name}: {probe.state}{took}{f' ({probe.error})' if probe.error else ''}")
+
+    def _keep(self, now: Snapshot, judged: tuple[Judged, ...], partial: bool = True) -> None:
+        """What is known so far, on disk: this process may be killed, and the machine may go away under it."""
+        if self.state is None:
+            return
+        why = write_file(f"{self.state}/checks.json", writer("json")(self._report(now, judged, partial)))
+        if why is not None:
+            self.voice.warning(f"{self.state}/checks.json was not written: {why}")
+            self.state = None
+
+    def _report(self, now: Snapshot, judged: tuple[Judged, ...], partial: bool = False) -> Report:
+        return Report(
+            self.selection.level,
+            judged,
+            tuple(now.probes.values()),
+            _machine(now),
+            now.machine.surroundings.hostname,
+            now.taken_at,
+            round(time.monotonic() - self.began, 3),
+            self.asked.strict,
+            partial,
+        )
+
+
+def _machine(now: Snapshot) -> str:
+    from entrypoint.page import found_line
+
+    try:
+        return found_line(now.machine)
+    except (TypeError, ValueError, AttributeError):  # a snapshot that was written by hand
+        return ""
+
+
+def _unmeasured(selection: Selection, now: Snapshot) -> Snapshot:
+    why = "another machine's files: nothing can be measured on it"
+    return now._replace(probes={one.name: Probe(one.name, "unasked", error=why) for one in selection.probes})
+
+
+def _end_children_with_us() -> None:
+    """The signals that end a run go through Python, so that no probe is left behind (rig.children)."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
