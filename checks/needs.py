@@ -50,9 +50,10 @@ HOSTFILE = Need("hostfile", "this job has no hostfile", lambda now: bool(now.pla
 
 
 def _roce(now: Snapshot) -> bool:
-    return any(
-        port.link_layer == "Ethernet" and port.state == "ACTIVE" for hca in now.machine.hcas for port in hca.ports
-    )
+    """Ethernet ports beside an InfiniBand fabric are another network's."""
+    from checks.rails import rails
+
+    return any(one.port.link_layer == "Ethernet" for one in rails(now))
 
 
 def _direct(now: Snapshot) -> bool:
@@ -66,7 +67,7 @@ def _fabric_seen(now: Snapshot) -> bool:
     return now.machine.surroundings.virtual is None and bool(now.machine.pci)
 
 
-ROCE = Need("roce", "no RoCE port is in use here", _roce)
+ROCE = Need("roce", "no RoCE port carries a job's traffic here", _roce)
 DIRECT = Need("gpudirect", "no RDMA device beside a GPU that supports GPUDirect RDMA", _direct)
 BARE_METAL = Need("bare-metal", "a guest sees a PCI tree that its hypervisor made up", _fabric_seen)
 SOLD_HCAS = Need(
@@ -149,3 +150,10 @@ ECC = Need("ecc", "no GPU here has memory with ECC", _ecc)
 REMAPPING = Need("row-remapping", "no GPU here remaps rows of its memory", _remapping)
 RETIREMENT = Need("page-retirement", "no GPU here retires pages of its memory", _retirement)
 RECOVERY = Need("recovery-action", "this driver does not tell what a GPU needs to recover", _recovery)
+
+# What an image's content is compared with, and what has to be in it for that.
+PACKAGES = Need(
+    "packages", "no Python environment in /opt/venv", lambda now: now.image is not None and bool(now.image.packages)
+)
+PINS = Need("pins", "nobody said what the image should hold (no pins.toml beside rig)", lambda now: bool(now.pins))
+NVCC = Need("nvcc", "no CUDA compiler in the image", lambda now: now.image is not None and now.image.nvcc is not None)

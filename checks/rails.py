@@ -39,13 +39,17 @@ def fabric_layer(hcas: Iterable[Hca]) -> str | None:
 
 
 def _is_double(hca: Hca, hcas: Iterable[Hca]) -> bool:
-    """A virtual function whose physical function is here too."""
-    if hca.function != "vf":
-        return False
-    return any(
-        one.function == "pf" and (one.bus_id == hca.pf_bus_id or one.sys_image_guid == hca.sys_image_guid is not None)
-        for one in hcas
-    )
+    """Another function of the same card counts in its place: the physical one where this process can open it (NCCL
+    would take both), else the virtual one (a pod sees its host's too)."""
+    kin = [one for one in hcas if {one.function, hca.function} == {"pf", "vf"} and _one_card(one, hca)]
+    if hca.function == "vf":
+        return any(map(reachable, kin))
+    return not reachable(hca) and any(map(reachable, kin))
+
+
+def _one_card(a: Hca, b: Hca) -> bool:
+    buses = {a.bus_id, b.bus_id} - {None}
+    return a.pf_bus_id in buses or b.pf_bus_id in buses or (a.sys_image_guid == b.sys_image_guid is not None)
 
 
 def rails(now: Snapshot) -> tuple[Candidate, ...]:

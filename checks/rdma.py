@@ -5,7 +5,7 @@ from checks.needs import RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
 from checks.rails import fabric, gravity, rails, several_nodes
 from rig.finding import Finding
 from rig.lean import Iterator
-from rig.plan.hca import has_provider, is_efa, provider_of, reachable, usable_ports
+from rig.plan.hca import has_provider, is_efa, provider_of, reachable
 from rig.plan.nccl_facts import listed
 from rig.snapshot import Snapshot
 
@@ -49,9 +49,9 @@ def rdma_devices_can_be_opened(now: Snapshot) -> Iterator[Finding]:
     Symptom: `NET/IB : No device found`, and sockets without an error.
     Source: drivers/infiniband/core/uverbs_main.c; NVIDIA/NVSentinel#1716, #1663.
     """
-    closed = [hca.name for hca in fabric(now) if not reachable(hca)]
-    enough = len(usable_ports(now.machine)) >= max(1, len(now.machine.gpus))
-    if closed and not (enough and not now.expected.hcas):
+    devices, enough = fabric(now), now.expected.hcas or len(now.machine.gpus) or 1
+    closed = [hca.name for hca in devices if not reachable(hca)]
+    if closed and len(devices) - len(closed) < enough:
         text = f"{listed(closed)}: in sysfs, but its node in /dev/infiniband is missing or denied: NCCL uses TCP"
         yield say(text, listed(closed), "a uverbs node that opens", None, outcome=gravity(now))
 

@@ -1,4 +1,4 @@
-"""What is healthy about the fabric of a snapshot's host: full links, ports without errors, RoCE in its lossless class."""
+"""What is healthy about the fabric of a snapshot: full links, ports without errors, RoCE in its lossless class."""
 
 from rig.host import PciLink, PortHealth
 from rig.machine import Hca, Machine, PciDevice, Port
