@@ -50,6 +50,10 @@ def lay_out(tree: Tree, folder: Path) -> None:
     for path, opens in tree.opens.items():
         if opens:
             (folder / path.lstrip("/")).touch()
+    for path, names in tree.children.items():
+        for name in names:
+            if not os.path.lexists(folder / f"{path}/{name}".lstrip("/")) and f"{path}/{name}" not in tree.links:
+                (folder / f"{path}/{name}".lstrip("/")).touch()
     for path, target in tree.links.items():
         (folder / path.lstrip("/")).symlink_to(f"{folder}{target}" if target.startswith("/") else target)
 
