@@ -180,3 +180,4 @@ class Host(NamedTuple):
     topology_file: str | None = None  # the NCCL topology file that is named or found
     topology_buses: tuple[str, ...] | None = None  # bus ids in it; None: missing, or no topology file
     driver_libraries: tuple[str, ...] | None = None  # real paths of libcuda.so.1 and libnvidia-ml.so.1
+    off_bus: tuple[str, ...] | None = None  # bus ids of GPUs whose PCI configuration reads as ones only

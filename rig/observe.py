@@ -25,7 +25,9 @@ def observe_host(root: Root, machine: Machine, environ: Mapping[str, str], *, as
     asked, clock = storage.start(root, environ), system.start_clock(root)
     host = Host()
     host = host._replace(**system.read_system(root, clock)._asdict(), **storage.read_storage(root, asked)._asdict())
-    host = host._replace(stuck=processes.read_stuck(root, host.uptime_s), **gpu_health.read_around(root)._asdict())
+    host = host._replace(
+        stuck=processes.read_stuck(root, host.uptime_s), **gpu_health.read_around(root, machine)._asdict()
+    )
     host = host._replace(kernel_log=kernel_log.read_kernel_log(root))
     devices = (*(gpu.bus_id for gpu in machine.gpus), *(hca.bus_id for hca in machine.hcas))
     host = host._replace(links=pci_links.read_links(root, devices))

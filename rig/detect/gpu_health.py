@@ -52,6 +52,7 @@ class Around(NamedTuple):
     fabric_manager: bool | None = None
     fabric_manager_version: str | None = None
     driver_libraries: tuple[str, ...] | None = None
+    off_bus: tuple[str, ...] | None = None
 
 
 def start(root: Root) -> Running:
@@ -151,13 +152,23 @@ def read_libraries(root: Root) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in found if path is not None))
 
 
-def read_around(root: Root) -> Around:
+def read_off_bus(root: Root, buses: list[str]) -> tuple[str, ...] | None:
+    """Those GPUs that no longer answer on the bus: their configuration reads as ones (PCI Local Bus Specification,
+    master abort), while sysfs still shows what it read at boot. None where no configuration can be read."""
+    told = [(bus, root.peek(f"/sys/bus/pci/devices/{bus}/config", 0, 4)) for bus in buses]
+    if not any(first for _, first in told):
+        return None
+    return tuple(bus for bus, first in told if first == b"\xff\xff\xff\xff")
+
+
+def read_around(root: Root, machine: Machine) -> Around:
     """What files and processes tell about the driver, and nv-fabricmanager about itself where it is installed."""
     return Around(
         parse_modules(root.read("/proc/modules")),
         read_manager(root),
         parse_manager_version(root.run((MANAGER, "--version"), VERSION_TIMEOUT_S)),
         read_libraries(root),
+        read_off_bus(root, [gpu.bus_id for gpu in machine.gpus if gpu.bus_id is not None]),
     )
 
 

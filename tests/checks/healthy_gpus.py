@@ -105,6 +105,7 @@ def with_healthy_gpus(now: Snapshot) -> Snapshot:
         fabric_manager_version=driver if switches else None,
         opens=tuple((name, True) for name in now.machine.surroundings.nvidia_nodes or ()),
         stuck=host.stuck or (),
+        off_bus=(),
     )
     with_ecc = tuple(gpu._replace(ecc=None if "RTX" in (gpu.model or "") else True) for gpu in gpus)
     return now._replace(host=host, machine=now.machine._replace(gpus=with_ecc))
