@@ -19,7 +19,7 @@ def outputs(asked: argparse.Namespace) -> dict[str, str]:
     there = [f"--{name}" for name, path in told.items() if path == "-"]
     if len(there) > 1:
         raise BadRequest(f"{' and '.join(there)}: only one format fits on standard output; give the others a FILE")
-    for path in (*told.values(), *filter(None, (asked.save,))):
+    for path in (*told.values(), *([asked.save] if asked.save is not None else [])):
         if path != "-" and (why := _unwritable(path)):
             raise BadRequest(f"{path}: {why}")
     return told if there else {"text": "-", **told}
@@ -57,5 +57,5 @@ def _print(text: str) -> None:
         sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
         sys.stdout.flush()
     except OSError:  # a full disk behind `> report`
-        os.close(1)  # or the interpreter would try once more, and say it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter would try once more, and say it again
         raise
