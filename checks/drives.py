@@ -1,11 +1,14 @@
-"""Drives and the file systems on them, as the kernel judges them."""
+"""Drives and file systems, as the kernel judges them and as they were measured."""
 
-from checks import check, known, say
+from checks import CannotTell, check, known, say
 from checks.needs import HOST
 from rig.finding import Finding
 from rig.host import Host
-from rig.lean import Iterator
+from rig.lean import Any, Iterator, Mapping
 from rig.snapshot import Snapshot
+
+MIB = 1 << 20
+DISK_LEAST = 200_000_000  # bytes a second
 
 
 def _host(now: Snapshot) -> Host:
@@ -57,3 +60,61 @@ def file_systems_have_no_errors(now: Snapshot) -> Iterator[Finding]:
     for device, count in _host(now).fs_errors or ():
         if count:
             yield say(f"the ext4 file system on {device} has noted {count} errors", device, 0, count)
+
+
+def _probed(now: Snapshot, name: str) -> Mapping[str, Any]:
+    """What a probe measured; CannotTell where it was not run or could not."""
+    probe = now.probes.get(name)
+    if probe is None or probe.state != "ok":
+        why = "was not run" if probe is None else probe.error or probe.state
+        raise CannotTell(f"the probe {name}: {why}")
+    return probe.data
+
+
+@check(
+    at="quick",
+    domain="host",
+    fix="docker run with more --memory (a tmpfs counts against it), or delete what fills /dev/shm",
+    probe="shm",
+)
+def shared_memory_holds_what_it_promises(now: Snapshot) -> Iterator[Finding]:
+    """What /dev/shm calls free can be written: 1 GiB of it was tried.
+
+    Its size is a promise: the pages come from the container's memory limit when they are touched, and may not be there.
+
+    Symptom: a bus error in NCCL or a DataLoader though `df /dev/shm` shows room.
+    Source: a file of up to 1 GiB, written and given back; NVIDIA/nccl#290, NVIDIA/nccl#342.
+    """
+    data = _probed(now, "shm")
+    wanted, touched = data.get("wanted_bytes"), data.get("touched_bytes")
+    if data.get("error") or known(touched, "what was written") < known(wanted, "what was tried"):
+        text = (
+            f"/dev/shm took {(touched or 0) / MIB:.0f} MiB of {(wanted or 0) / MIB:.0f}: {data.get('error') or 'full'}"
+        )
+        yield say(text, "/dev/shm", wanted, touched)
+
+
+@check(
+    at="full",
+    domain="platform",
+    severity="warn",
+    fix="Put checkpoints and data on a local NVMe drive (docker run -v); on a rented machine ask for another disk",
+    probe="disk",
+)
+def work_disk_is_fast_enough(now: Snapshot) -> Iterator[Finding]:
+    """The work folder is written and read at 200 MB/s or more.
+
+    A checkpoint of a 7 B model with its optimizer is about 100 GB: at 200 MB/s eight minutes, in which all GPUs wait.
+    A local NVMe drive writes 1 GB/s and more.
+
+    Symptom: every save stops training for minutes; the data loader starves the GPUs.
+    Source: 256 MiB, written with fsync and read back past the page cache. The threshold is an own one.
+    """
+    data = _probed(now, "disk")
+    if data.get("error"):
+        raise CannotTell(f"the disk: {data['error']}")
+    for key, verb in (("write_bytes_per_s", "written"), ("read_bytes_per_s", "read")):
+        rate = known(data.get(key), f"how fast the disk is {verb}")
+        if rate < DISK_LEAST:
+            text = f"{data.get('path')} is {verb} at {rate / 1e6:.0f} MB/s"
+            yield say(text, str(data.get("path")), DISK_LEAST, rate)

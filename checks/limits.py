@@ -25,6 +25,11 @@ def _ranks(now: Snapshot) -> int:
     return int(told[0]) if told else max(1, len(now.machine.gpus))
 
 
+def _of_the_group(now: Snapshot, limit: int | None) -> int | None:
+    """A limit of the control group. A host's own processes are in the root group, which has no files of limits."""
+    return UNLIMITED if limit is None and now.machine.surroundings.container is None else limit
+
+
 def _size(count: int) -> str:
     return f"{count / GIB:.3g} GiB" if count >= GIB else f"{count / MIB:.3g} MiB" if count >= MIB else f"{count} bytes"
 
@@ -148,7 +153,7 @@ def processes_are_enough(now: Snapshot) -> Iterator[Finding]:
     Symptom: `RuntimeError: can't start new thread`, `pthread_create failed: Resource temporarily unavailable`.
     Source: pids.max, Documentation/admin-guide/cgroup-v2.rst.
     """
-    limit = known(now.machine.limits.pids, "the limit of processes")
+    limit = known(_of_the_group(now, now.machine.limits.pids), "the limit of processes")
     least = PIDS_A_RANK * (_ranks(now) + 1)
     if limit == UNLIMITED or limit >= max(PIDS_ENOUGH, least) or (limit >= least and not GPU_EXPECTED.met(now)):
         return
@@ -189,7 +194,7 @@ def memory_is_enough_to_start(now: Snapshot) -> Iterator[Finding]:
     Symptom: exit code 137, `Killed`, before the first step.
     Source: memory.max, Documentation/admin-guide/cgroup-v2.rst.
     """
-    limit = known(now.machine.limits.memory_bytes, "the memory limit")
+    limit = known(_of_the_group(now, now.machine.limits.memory_bytes), "the memory limit")
     have = sum(node.memory_bytes or 0 for node in now.machine.numa)
     limit = min(limit if limit != UNLIMITED else have, have or limit)
     ranks = _ranks(now)

@@ -213,8 +213,10 @@ def memory_holds_what_the_gpus_hold(now: Snapshot) -> Iterator[Finding]:
     Source: MemTotal, memory.max; DeepSpeed's estimate_zero3_model_states_mem_needs.
     """
     total = _asked(now, "memory_bytes", "the main memory")
-    limit = known(now.machine.limits.memory_bytes, "the memory limit")
-    have = total if limit == UNLIMITED else min(total, limit)
+    limit = now.machine.limits.memory_bytes
+    if limit is None and now.machine.surroundings.container is None:
+        limit = UNLIMITED  # the root group has no file for it
+    have = total if known(limit, "the memory limit") == UNLIMITED else min(total, limit)
     need = sum(known(gpu.memory_bytes, "the memory of the GPUs") for gpu in now.machine.gpus)
     if have < need:
         text = f"{have / GIB:.0f} GiB of main memory for {need / GIB:.0f} GiB on the GPUs"
