@@ -97,7 +97,7 @@ def test_what_does_not_apply_is_skipped_in_the_words_of_its_need_unless_it_must_
         "host": "",
         "check": ONE,
         "outcome": "skip",
-        "why": "no RDMA device here",
+        "why": "no RDMA device here, and none is expected",
         "junit": "skipped",
     }
     assert outside.outcomes("-k", ONE, "--no-skip", "rdma,gpu")[ONE]["junit"] == "failure"
