@@ -157,3 +157,23 @@ PACKAGES = Need(
 )
 PINS = Need("pins", "nobody said what the image should hold (no pins.toml beside rig)", lambda now: bool(now.pins))
 NVCC = Need("nvcc", "no CUDA compiler in the image", lambda now: now.image is not None and now.image.nvcc is not None)
+GSP = Need(
+    "gsp",
+    "no GPU here runs GSP firmware",
+    lambda now: now.host is not None and any(one.gsp_firmware for one in now.host.gpus),
+)
+GPU_SEEN = Need(
+    "gpu",
+    "no NVIDIA GPU on the bus, or the expected number is judged already",
+    lambda now: bool(now.machine.surroundings.gpus_on_bus) and not now.expected.gpus,
+)
+GPU_NODES = Need(
+    "gpu-nodes",
+    "the GPUs are not reached through device nodes of the NVIDIA driver",
+    lambda now: now.machine.surroundings.nvidia_nodes != (),
+)
+PERFTEST = Need(
+    "rdma-write",
+    "no active RDMA port with the usual queue pairs here (EFA has none)",
+    lambda now: any(port.state == "ACTIVE" for hca in now.machine.hcas if hca.driver != "efa" for port in hca.ports),
+)

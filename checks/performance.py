@@ -3,7 +3,7 @@
 from checks import CannotTell, check, known, say
 from checks.floors import alike, kind_of, pcie, rdma_floor_share, stragglers
 from checks.measured import rates_of, rows_of, told
-from checks.needs import GPU, GPUS, RDMA
+from checks.needs import GPU, GPUS, PERFTEST
 from rig.finding import Finding
 from rig.lean import Any, Iterator
 from rig.snapshot import Snapshot
@@ -209,7 +209,7 @@ def gpus_compute_the_same_numbers(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(RDMA,),
+    needs=(PERFTEST,),
     domain="host",
     severity="warn",
     fix="ask the host about this adapter's PCIe slot",
@@ -235,7 +235,7 @@ def rdma_ports_move_data_at_their_rate(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(RDMA,),
+    needs=(PERFTEST,),
     domain="host",
     severity="warn",
     fix="ask the host about this adapter: slot, cable, firmware",

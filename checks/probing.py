@@ -8,7 +8,7 @@ of GPUs. One that lacks a tool or a library says so as `absent`: the reason. A v
 """
 
 from checks import Need
-from checks.needs import GPU, GPUS, RDMA, TORCH
+from checks.needs import GPU, GPUS, PERFTEST, TORCH
 from rig.lean import NamedTuple
 
 
@@ -61,13 +61,13 @@ PROBES: tuple[ProbeProgram, ...] = (
     ProbeProgram(
         "nccl_network", "nccl_node.py", "full", 90, (GPUS, TORCH), driver=True, alone=True, args=("--network",)
     ),
-    ProbeProgram("rdma_loopback", "rdma_loopback.py", "full", 60, (RDMA,), alone=True, python="rig"),
+    ProbeProgram("rdma_loopback", "rdma_loopback.py", "full", 60, (PERFTEST,), alone=True, python="rig"),
     ProbeProgram(
         "gdr_loopback",
         "rdma_loopback.py",
         "full",
         60,
-        (RDMA, GPU),
+        (PERFTEST, GPU),
         driver=True,
         alone=True,
         python="rig",
