@@ -54,23 +54,28 @@ def _marks(one: Check) -> list[pytest.MarkDecorator]:
 
 
 @pytest.fixture(scope="session")
-def looked() -> dict[str, Snapshot | None]:
-    """What each host sent; None: nothing that can be judged."""
+def looked() -> dict[int, Snapshot | None]:
+    """What each host sent; None: nothing that can be judged. By object: two users of a host can have one name."""
     return {}
 
 
 @pytest.fixture
-def snapshot(host: Any, looked: dict[str, Snapshot | None], request: pytest.FixtureRequest) -> Snapshot:
+def snapshot(host: Any, looked: dict[int, Snapshot | None], request: pytest.FixtureRequest) -> Snapshot:
     """The host's snapshot, taken once. A host that sends none is one failure; its other checks are skipped."""
-    name, option = host.backend.get_pytest_id(), request.config.getoption
-    if name not in looked:
-        looked[name], why = _look(host, option)
+    if id(host) not in looked:
+        looked[id(host)], why = _look(host, request.config.getoption)
         if why:
-            pytest.fail(f"{name}: {why}", pytrace=False)
-    now = looked[name]
+            pytest.fail(f"{_name(host)}: {why}", pytrace=False)
+    now = looked[id(host)]
     if now is None:
-        pytest.skip(f"{name} sent nothing to judge")
+        pytest.skip(f"{_name(host)} sent nothing to judge")
     return now
+
+
+def _name(host: Any) -> str:
+    """As --hosts has it; testinfra leaves the port out."""
+    port = getattr(getattr(host.backend, "host", None), "port", None)
+    return f"{host.backend.get_pytest_id()}{f':{port}' if port else ''}"
 
 
 def _look(host: Any, option: Callable[[str], Any]) -> tuple[Snapshot | None, str]:
@@ -85,7 +90,7 @@ def result(one: Check, host: Any, snapshot: Snapshot, request: pytest.FixtureReq
     """What the check says; told to the summary, and to JUnit as properties."""
     told = evaluate(one, snapshot, no_skip(request.config))
     said = [(FINDING, _line(finding)) for finding in told.findings] or [(WHY, told.why)]
-    about = [(HOST, host.backend.get_pytest_id()), (CHECK, one.id), (OUTCOME, told.outcome)]
+    about = [(HOST, _name(host)), (CHECK, one.id), (OUTCOME, told.outcome)]
     request.node.user_properties += [*about, *said]
     return told
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import testinfra
 
+from checks.needs import RDMA_EXPECTED
 from checks.remote import NoSnapshot, take_snapshot
 from rig.emit import to_json
 from rig.machine import UNLIMITED
