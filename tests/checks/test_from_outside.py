@@ -1,4 +1,4 @@
-"""`pytest checks --hosts=...`: judged from outside; the host is this one, its `rig` a stand-in that sends a snapshot."""
+"""`pytest checks --hosts=...`: judged from outside; the host is this one, and `rig` a stand-in with a snapshot."""
 
 import os
 import re
@@ -98,7 +98,7 @@ def test_what_does_not_apply_is_skipped_in_the_words_of_its_need_unless_it_must_
         "host": "",
         "check": ONE,
         "outcome": "skip",
-        "why": "no RDMA device here, and none is expected",
+        "why": RDMA_EXPECTED.without,
         "junit": "skipped",
     }
     assert outside.outcomes("-k", ONE, "--no-skip", "rdma,gpu")[ONE]["junit"] == "failure"
