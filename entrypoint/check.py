@@ -7,7 +7,7 @@ import sys
 import time
 
 from checks import LEVELS
-from checks.formats import FORMATS, writer
+from checks.formats import FORMATS, json, writer
 from checks.probing import PROBES
 from checks.running import (
     BUDGET_S,
@@ -110,6 +110,7 @@ class Run:
         self.outputs = outputs(asked)
         self.settings = self._settings()
         self.state: str | None = None
+        self.texts: dict[str, tuple[Judged, str]] = {}  # of checks.json
         self.voice = Voice(os.environ, quiet=os.environ.get("RIG_QUIET") == "1")
 
     def _settings(self) -> Settings:
@@ -192,7 +193,8 @@ class Run:
         """What is known so far, on disk: this process may be killed, and the machine may go away under it."""
         if self.state is None:
             return
-        why = write_file(f"{self.state}/checks.json", writer("json")(self._report(now, judged, partial)))
+        text = json.write(self._report(now, judged, partial), self.texts)
+        why = write_file(f"{self.state}/checks.json", text)
         if why is not None:
             self.voice.warning(f"{self.state}/checks.json was not written: {why}")
             self.state = None

@@ -8,12 +8,20 @@ from rig.lean import Any
 VERSION = 1
 
 
-def write(report: Report) -> str:
-    return to_json(document(report), depth=2) + "\n"
+def write(report: Report, known: dict[str, tuple[Judged, str]] | None = None) -> str:
+    """The whole document, a result a line. `known` keeps their texts for the next time: while a run goes on this is
+    written after every check."""
+    known = {} if known is None else known
+    for one in report.judged:
+        if known.get(one.check.id, (None,))[0] is not one:
+            known[one.check.id] = (one, to_json(_result(one), 0))
+    head = to_json(_head(report), depth=2).removesuffix("\n}")
+    results = ",\n    ".join(known[one.check.id][1] for one in report.judged)
+    told = f"[\n    {results}\n  ]" if results else "[]"
+    return f'{head},\n  "results": {told}\n}}\n'
 
 
-def document(report: Report) -> dict[str, Any]:
-    """The report as plain data."""
+def _head(report: Report) -> dict[str, Any]:
     return {
         "version": VERSION,
         "partial": report.partial,
@@ -28,7 +36,6 @@ def document(report: Report) -> dict[str, Any]:
         "probes": [
             {"name": one.name, "state": one.state, "error": one.error, "seconds": one.seconds} for one in report.probes
         ],
-        "results": [_result(one) for one in report.judged],
     }
 
 
