@@ -1,5 +1,108 @@
 """Fixtures of the family topology."""
 
-from tests.checks.twin import Twin
+from typing import Any
 
-TWINS: tuple[Twin, ...] = ()
+from rig.snapshot import Probe, Snapshot
+from tests.checks.snapshots import a100, h100, healthy, rtx4090
+from tests.checks.twin import Twin, changed
+
+GIB = 1 << 30
+
+
+def redirecting(now: Snapshot) -> Snapshot:
+    pci = tuple(one._replace(acs_redirects=True) if one.class_code == "060400" else one for one in now.machine.pci)
+    return changed(now, machine__pci=pci)  # type: ignore[no-any-return]
+
+
+def copied(now: Snapshot, **odd: Any) -> Snapshot:
+    """What the copies between the GPUs said: as the driver does, and rightly, but for the first pair."""
+    gpus = now.machine.gpus
+    pairs = [
+        {"a": a.bus_id, "b": b.bus_id, "claimed": b.bus_id in (a.p2p_peers or ()), "right": None, "error": None}
+        for a in gpus
+        for b in gpus
+        if a is not b
+    ]
+    for pair in pairs:
+        pair["right"] = True if pair["claimed"] else None
+    pairs[0].update(odd)
+    return now._replace(probes={**now.probes, "gpu_p2p": Probe("gpu_p2p", "ok", {"pairs": pairs})})
+
+
+TWINS = (
+    Twin(
+        "bridges_do_not_redirect_peer_traffic",
+        redirecting(h100()),
+        h100(),
+        says="ACS redirects",
+        fix="setpci",
+        domain="host",
+        outcome="warn",
+        reported=("NVIDIA/nccl#667", "NVIDIA/nccl#606", "NVIDIA/nccl#257", "NVIDIA/nccl#631", "NVIDIA/nccl#2079"),
+    ),
+    Twin(
+        "iommu_does_not_translate",
+        changed(h100(), machine__kernel__iommu="translated"),
+        h100(),  # passed through
+        says="IOMMU translates",
+        fix="iommu=pt",
+        domain="host",
+        outcome="warn",
+    ),
+    Twin(
+        "devices_know_their_numa_node",
+        changed(a100(), machine__gpus__0__numa=None, machine__hcas__2__numa=None),
+        changed(rtx4090(), machine__numa=rtx4090().machine.numa[:1], machine__gpus__0__numa=None),  # one socket
+        says="GPU 0, mlx5_2",
+        fix="firmware",
+        domain="host",
+        outcome="warn",
+    ),
+    Twin(
+        "cpus_cover_the_gpus_nodes",
+        changed(h100(), host__cpuset="0-55"),
+        changed(h100(), host__cpuset="0-3,56-59"),
+        says="GPU 4 (node 1)",
+        fix="--cpuset-cpus",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "nvlinked_gpus_grant_peer_access",
+        changed(h100(), machine__gpus__3__p2p=False, machine__gpus__3__p2p_peers=()),
+        rtx4090(),  # none on these cards, by design
+        says="GPU 3 has NVLink",
+        fix="fabric manager",
+        domain="host",
+    ),
+    Twin(
+        "peer_copies_arrive_unharmed",
+        copied(rtx4090(), claimed=True, right=False),
+        copied(rtx4090()),  # a driver that says that it cannot
+        says="GPU 0 -> GPU 1: the driver grants peer access, and the bytes arrive wrong",
+        fix="NCCL_P2P_DISABLE=1",
+        domain="host",
+        reported=(
+            "NVIDIA/nccl-tests#117",
+            "tinygrad/open-gpu-kernel-modules#17",
+            "tinygrad/open-gpu-kernel-modules#45",
+        ),
+    ),
+    Twin(
+        "peer_copies_arrive_unharmed",
+        copied(h100(), right=None, error="CUDA error 719"),
+        copied(h100()),
+        says="CUDA error 719",
+        fix="NCCL_P2P_DISABLE=1",
+        domain="host",
+    ),
+    Twin(
+        "bar_holds_the_gpus_memory",
+        changed(h100(), host__gpus__5__bar1_bytes=GIB // 4),
+        healthy("vm-flat-pci"),
+        says="GPU 5: a BAR of 0.25 GiB for 80 GiB",
+        fix="Above 4G",
+        domain="host",
+        outcome="warn",
+    ),
+)
