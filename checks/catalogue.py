@@ -12,6 +12,7 @@ FAMILIES = (
     "driver",
     "gpu",
     "memory",
+    "kernel",
     "clocks",
     "nvlink",
     "pcie",

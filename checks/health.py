@@ -8,9 +8,10 @@ from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
 # Whole words of the names of GPUs with HBM, all of which have ECC. "H200" is no "GH200" (leptonai/gpud PR#1206).
-HBM_MODELS = frozenset(
-    "P100 V100 V100S A100 A100X A800 A30 A30X H20 H100 H200 H800 GH200 B100 B200 B300 GB200 GB300".split()
-)
+HBM_MODELS = frozenset((
+    "P100", "V100", "V100S", "A100", "A100X", "A800", "A30", "A30X", "H20", "H100",
+    "H200", "H800", "GH200", "B100", "B200", "B300", "GB200", "GB300",
+))  # fmt: skip
 
 
 def words(model: str | None) -> set[str]:

@@ -94,7 +94,7 @@ COUNTED = frozenset((48, 95, 140, 171, 172))
 RECOVERY = 154
 # nvmlDeviceGpuRecoveryAction_t: none, GPU reset, node reboot, drain P2P, drain and reset, IMEX domain, bus reset,
 # system reboot.
-ACTIONS = ("none", "reset", "reboot", "drain", "drain-and-reset", "drain", "reset", "reboot")
+ACTIONS = ("none", "reset", "reboot", "drain", "drain-and-reset", "recover-imex-domain", "reset", "reboot")
 
 
 def says_fatal(text: str) -> bool | None:

@@ -1,5 +1,122 @@
 """Fixtures of the family memory."""
 
-from tests.checks.twin import Twin
+from tests.checks.gpu_states import first, v100, well
+from tests.checks.twin import Twin, changed
 
-TWINS: tuple[Twin, ...] = ()
+GOOD = well()
+TWINS = (
+    Twin("ecc_is_on", changed(GOOD, machine__gpus__3__ecc=False), GOOD, "ECC is off", "--ecc-config=1", "host"),
+    Twin(  # a workstation card may run without
+        "ecc_is_on",
+        changed(GOOD, machine__gpus__3__ecc=None),
+        changed(GOOD, machine__gpus__3__ecc=False, machine__gpus__3__model="NVIDIA RTX A6000"),
+        "the ECC mode is not known",
+        "--ecc-config=1",
+        "host",
+        outcome="unknown",
+    ),
+    Twin("ecc_stays_on", first(ecc_pending=False), GOOD, "after the next reset", "--ecc-config=1", "host", "warn"),
+    Twin(
+        "memory_has_no_uncorrected_errors",
+        first(ecc_uncorrected_volatile=2),
+        first(ecc_uncorrected_aggregate=40),  # before the last reset: over
+        "2 uncorrected ECC errors",
+        "--gpu-reset",
+        "host",
+    ),
+    Twin(
+        "on_chip_memory_has_no_uncorrected_errors",
+        first(sram_uncorrected=1),
+        first(sram_uncorrected=None),
+        "1 uncorrected errors of its SRAM",
+        "Watch it",
+        "host",
+        "warn",
+    ),
+    Twin(
+        "on_chip_memory_has_no_uncorrected_errors",
+        first(sram_uncorrected=5),
+        GOOD,
+        "5 uncorrected errors of its SRAM",
+        "Have the GPU replaced",
+        "host",
+    ),
+    Twin(
+        "on_chip_memory_is_within_its_threshold",
+        first(sram_threshold_exceeded=True),
+        GOOD,
+        "maker's threshold",
+        "replaced",
+        "host",
+    ),
+    Twin(
+        "no_row_remapping_is_pending",
+        first(remap_pending=True),
+        first(remapped_uncorrectable=12),
+        "waits for a reset",
+        "no replacement is needed",
+        "host",
+    ),
+    Twin(
+        "no_row_remapping_is_pending",
+        first(remap_pending=None),
+        changed(first(remap_pending=None), machine__gpus__0__model="NVIDIA A10"),
+        "is not known",
+        "reset",
+        "host",
+        "unknown",
+    ),
+    Twin("row_remapping_has_not_failed", first(remap_failed=True), GOOD, "no spare rows", "a reset does not", "host"),
+    Twin(
+        "remapped_rows_are_few",
+        first(remapped_uncorrectable=513),
+        first(remapped_uncorrectable=512, remapped_correctable=9000),
+        "513 rows",
+        "replaced",
+        "host",
+    ),
+    Twin(
+        "no_page_retirement_is_pending",
+        first(v100(), retired_pending=True),
+        v100(),
+        "waits for a reset to be retired",
+        "--gpu-reset",
+        "host",
+    ),
+    Twin(
+        "retired_pages_are_few",
+        first(v100(), retired_pages=62),
+        first(v100(), retired_pages=61),
+        "62 pages",
+        "replaced",
+        "host",
+        "warn",
+    ),
+    Twin(
+        "corrected_errors_are_few",
+        first(ecc_corrected_volatile=50_000_001),
+        first(ecc_corrected_volatile=20_000),
+        "50000001 corrected",
+        "dcgmi",
+        "host",
+        "warn",
+    ),
+    Twin(
+        "driver_asks_for_no_recovery",
+        first(recovery_action="reset"),
+        GOOD,
+        "the driver asks for: reset",
+        "--gpu-reset",
+        "host",
+        reported=("NVIDIA/DCGM#263",),
+    ),
+    Twin("driver_asks_for_no_recovery", first(recovery_action="reboot"), GOOD, "reboot", "Reboot the host", "host"),
+    Twin(
+        "driver_asks_for_no_recovery",
+        first(recovery_action="recover-imex-domain"),
+        GOOD,
+        "recover-imex-domain",
+        "GPU Recovery Action",
+        "host",
+    ),
+)
