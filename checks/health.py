@@ -23,6 +23,11 @@ def has_hbm(gpu: Gpu) -> bool:
     return not HBM_MODELS.isdisjoint(words(gpu.model))
 
 
+def counts(gpu: Gpu) -> bool:
+    """Whether it must count memory errors; with ECC off it cannot, which is said once."""
+    return has_hbm(gpu) and gpu.ecc is not False
+
+
 def remaps(gpu: Gpu) -> bool:
     return has_hbm(gpu) and gpu.capability is not None and gpu.capability >= (8, 0)
 

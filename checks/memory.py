@@ -2,6 +2,7 @@
 
 from checks import check, say
 from checks.health import (
+    counts,
     each,
     findings,
     has_hbm,
@@ -70,7 +71,7 @@ def memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]:
     """
     what = "the count of uncorrected ECC errors"
     text = "{got} uncorrected ECC errors since the last reset"
-    yield from findings(now, "ecc_uncorrected_volatile", what, has_hbm, 0, text)
+    yield from findings(now, "ecc_uncorrected_volatile", what, counts, 0, text)
 
 
 @check(at="quick", needs=(ECC, NVML), domain="host", severity="warn", fix=REPLACE)
@@ -171,7 +172,7 @@ def corrected_errors_are_few(now: Snapshot) -> Iterator[Finding]:
     """
     what = "the count of corrected ECC errors"
     text = "{got} corrected ECC errors since the driver was loaded"
-    yield from findings(now, "ecc_corrected_volatile", what, has_hbm, CORRECTED_AT_MOST, text)
+    yield from findings(now, "ecc_corrected_volatile", what, counts, CORRECTED_AT_MOST, text)
 
 
 REMEDIES = {

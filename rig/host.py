@@ -15,7 +15,7 @@ class KernelEvent(NamedTuple):
     at_s: float | None = None  # seconds since boot
     code: int | None = None  # of an Xid or SXid
     bus_id: str | None = None
-    subject: str | None = None  # interface or process, where no device is named
+    subject: str | None = None  # interface or process; of aer: corrected, nonfatal, fatal
 
 
 class GpuHealth(NamedTuple):

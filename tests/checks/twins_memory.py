@@ -24,6 +24,15 @@ TWINS = (
         "--gpu-reset",
         "host",
     ),
+    Twin(  # with ECC off nothing is counted, which ecc_is_on says
+        "memory_has_no_uncorrected_errors",
+        first(ecc_uncorrected_volatile=None),
+        changed(first(ecc_uncorrected_volatile=None), machine__gpus__0__ecc=False),
+        "uncorrected ECC errors is not known",
+        "",
+        "host",
+        "unknown",
+    ),
     Twin(
         "on_chip_memory_has_no_uncorrected_errors",
         first(sram_uncorrected=1),
