@@ -5,7 +5,7 @@ import os
 from entrypoint.home import account_home
 from entrypoint.page import found_line
 from entrypoint.say import Voice, printable, sentence
-from rig.lean import TYPE_CHECKING, Iterable, Mapping, NamedTuple
+from rig.lean import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple
 from rig.plan import Plan, Setting
 from rig.settings import SettingsError, read_settings
 
@@ -54,7 +54,7 @@ def run(argv: list[str]) -> int:
         lines = (
             "machine",
             f"  {found_line(seen.machine)}",
-            *_sections(seen.plan, _instead(seen.composed.ds) if wanted.explain else None),
+            *_sections(seen.plan, _instead(seen.composed.ds) if wanted.explain else None, seen.composed.ds_config()),
         )
         print(*map(printable, lines), sep="\n")
     return 1 if failures(seen.plan.findings) else 0
@@ -92,8 +92,8 @@ def _instead(ds: "DsPlan") -> dict[str, str]:
     return told
 
 
-def _sections(plan: Plan, instead: Mapping[str, str] | None) -> Iterable[str]:
-    """`instead`: None where nothing is to be explained."""
+def _sections(plan: Plan, instead: Mapping[str, str] | None, generated: Mapping[str, Any]) -> Iterable[str]:
+    """`instead`: None where nothing is to be explained. `generated` is the config that boot would write."""
     for title, lines in (
         ("ranks", plan.ranks),
         ("environment", plan.environment),
@@ -102,7 +102,8 @@ def _sections(plan: Plan, instead: Mapping[str, str] | None) -> Iterable[str]:
     ):
         if lines:
             yield from ("", title)
-            yield from _lines(lines, instead)
+            apart = {one.name for one in lines if not _holds(generated, one.name)} if lines is plan.ds_config else set()
+            yield from _lines(lines, instead, apart)
     if plan.hostfile:
         yield from ("", "hostfile")
         yield from (f"  {name} slots={slots}" for name, slots in plan.hostfile)
@@ -111,10 +112,21 @@ def _sections(plan: Plan, instead: Mapping[str, str] | None) -> Iterable[str]:
         yield from (f"  {'note' if one.outcome == 'pass' else one.outcome}: {sentence(one)}" for one in plan.findings)
 
 
-def _lines(lines: tuple[Setting, ...], instead: Mapping[str, str] | None) -> Iterable[str]:
+def _holds(config: Mapping[str, Any], dotted: str) -> bool:
+    """Whether a nested config has a key `a.b.c`."""
+    value: Any = config
+    for part in dotted.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False
+        value = value[part]
+    return True
+
+
+def _lines(lines: tuple[Setting, ...], instead: Mapping[str, str] | None, apart: set[str]) -> Iterable[str]:
     width = max(len(one.name) for one in lines)
     for one in lines:
-        yield f"  {one.name:{width}}  {_shown(one.value)}"
+        note = "  (for a config of yours; the generated one leaves it out)" if one.name in apart else ""
+        yield f"  {one.name:{width}}  {_shown(one.value)}{note}"
         if instead is not None:
             yield f"  {'':{width}}    {one.source}: {one.reason}"
             if one.name in instead:

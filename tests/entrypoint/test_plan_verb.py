@@ -36,6 +36,12 @@ def test_each_line_has_its_source_and_reason() -> None:
     assert lines[at + 1].strip() == "detection: one for each GPU"
 
 
+def test_what_the_generated_config_leaves_out_is_said() -> None:
+    lines = plan("--root", H100).stdout.splitlines()
+    left = [line.split()[0] for line in lines if "the generated one leaves it out" in line]
+    assert left == ["zero_optimization.allgather_bucket_size"]
+
+
 def test_the_user_s_variables_are_part_of_it() -> None:
     told = json.loads(plan("--json", "--root", H100, CUDA_VISIBLE_DEVICES="0,1", NCCL_IB_HCA="=mlx5_1").stdout)
     assert told["ranks"][0]["value"] == 2
