@@ -12,7 +12,7 @@ from rig.root import Root
 from rig.text import hexadecimal, is_bus_id, line, whole
 
 DEVICES = "/sys/bus/pci/devices/"
-SPEED = re.compile(r"(\d{1,3}(?:\.\d)?) GT/s")
+SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 BARS = 6  # lines of `resource` that are BARs; the ROM and a bridge's windows follow
 MEMORY, PREFETCHABLE = 0x200, 0x2000

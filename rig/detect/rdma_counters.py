@@ -40,7 +40,7 @@ HW_COUNTERS = (
 PRIORITIES = 8
 VERBS_MTUS = (4096, 2048, 1024, 512, 256)
 ROCE_OVERHEAD = 40 + 8 + 12 + 4 + 28 + 4  # GRH, UDP, BTH, XRC and atomic headers, ICRC
-TCLASS = re.compile(r"tclass=(\d{1,3})\b")
+TCLASS = re.compile(r"tclass=([0-9]{1,3})\b")
 PEERMEM = "nvidia_peermem"
 HELD_BY_PEERMEM = ("ib_core", "ib_uverbs", "nvidia")
 
