@@ -151,7 +151,7 @@ def parse(text: str, syslog: bool = False) -> tuple[KernelEvent, ...]:
 
 
 def thinned(events: Iterable[KernelEvent]) -> Iterator[KernelEvent]:
-    """One event for each burst of equal ones, at most the newest EACH_AT_MOST of a kind and device."""
+    """The last event of each burst of equal ones, at most the newest EACH_AT_MOST of a kind and device."""
     series: dict[tuple[object, ...], list[tuple[int, KernelEvent]]] = {}
     latest: dict[tuple[object, ...], float | None] = {}
     for place, one in enumerate(events):
@@ -164,10 +164,9 @@ def thinned(events: Iterable[KernelEvent]) -> Iterator[KernelEvent]:
             else known and before is not None and one.at_s is not None and 0 <= one.at_s - before <= BURST_S
         )
         latest[key] = one.at_s
-        # The driver's word on what to do replaces the one before: the last of a burst counts.
-        if near and one.code == 154 and one.kind == "xid":
+        if near:  # the last of a burst stays: it tells when it ended, and the driver's last word on what to do
             series[key][-1] = (place, one)
-        elif not near:
+        else:
             series.setdefault(key, []).append((place, one))
     return (one for _, one in sorted(pair for each in series.values() for pair in each[-EACH_AT_MOST:]))
 

@@ -158,7 +158,7 @@ def test_a_burst_is_one_event() -> None:
     other = f"[100.500000] {line.format(0).replace('3b', '5e')}\n"
     found = parse(burst + later + other)
     assert [(one.at_s, one.bus_id) for one in found] == [
-        (100.0, "0000:3b:00.0"),
+        (103.9, "0000:3b:00.0"),
         (200.0, "0000:3b:00.0"),
         (100.5, "0000:5e:00.0"),
     ]
