@@ -1,1 +1,288 @@
-"""Checks of the family framework."""
+"""torch and DeepSpeed as they are when they run: imported, with kernels for these GPUs, and learning."""
+
+from checks import CannotTell, check, known, say
+from checks.needs import GPU, PACKAGES, PINS, TORCH
+from checks.versions import image_of, is_of, release
+from rig.finding import Finding
+from rig.lean import Any, Iterator, Mapping
+from rig.snapshot import Probe, Snapshot
+
+REBUILD = "rebuild the image from its lock files: make image"
+# What an import says, and what it means.
+MEANINGS = (
+    ("undefined symbol", "a compiled module was built against another torch or CUDA library than the one here"),
+    ("GLIBCXX_", "a compiled module was built with a newer compiler than this system's libstdc++"),
+    ("GLIBC_", "a compiled module was built on a newer system than this one"),
+    ("No module named 'torch._C'", "torch was built for another Python than /opt/venv's"),
+    ("libcuda.so.1", "the driver's library is not in the container: start it with --gpus all"),
+    ("cannot open shared object file", "a library that torch needs is not in the image"),
+    ("numpy", "numpy is not of the line that torch was built with"),
+)
+
+
+def meaning(error: str) -> str:
+    """The error, and after it what it comes from where that is known."""
+    told = next((why for word, why in MEANINGS if word in error), None)
+    return f"{error}: {told}" if told else error
+
+
+def probe_of(now: Snapshot, name: str) -> Probe:
+    """What became of a probe; CannotTell where it was not run or its tools are not there."""
+    probe: Probe = known(now.probes.get(name), f"what the probe {name} says")
+    if probe.state in ("absent", "unasked"):
+        raise CannotTell(probe.error or f"the probe {name} was not run")
+    return probe
+
+
+def stack(now: Snapshot) -> Mapping[str, Any]:
+    """What stack_import told; CannotTell where torch was not imported, which is another check's to say."""
+    data = probe_of(now, "stack_import").data
+    known(data.get("torch"), "torch, which was not imported")
+    return data
+
+
+@check(at="quick", needs=(TORCH,), probe="stack_import", domain="image", fix=REBUILD)
+def torch_can_be_imported(now: Snapshot) -> Iterator[Finding]:
+    """`import torch` works in the user's environment.
+
+    It maps some thirty libraries, each of which can be missing or of another build. What the loader says names a
+    symbol; what it means is added here.
+
+    Symptom: `ImportError: ... undefined symbol`, `OSError: libcudnn.so.8: cannot open shared object file`.
+    Source: the probe stack_import; pytorch/pytorch#111469.
+    """
+    probe = probe_of(now, "stack_import")
+    errors = [str(error) for error in probe.data.get("errors") or ()]
+    for error in errors:
+        yield say(f"torch: {meaning(error)}", "torch")
+    if probe.state == "unresponsive":
+        yield say("the import of torch did not end in time: is its storage slow?", "torch", domain="host")
+    elif not errors and (probe.state == "failed" or probe.data.get("torch") is None):
+        yield say(f"torch: {meaning(probe.error or 'the import ended without a word')}", "torch")
+
+
+@check(at="quick", needs=(TORCH,), probe="stack_import", domain="image", fix=REBUILD)
+def torch_is_built_for_cuda(now: Snapshot) -> Iterator[Finding]:
+    """torch is a build with CUDA, and with the CUDA of the image.
+
+    A requirement of another package, or another index, brings the build for CPUs; it is imported without complaint and
+    trains on the CPU.
+
+    Symptom: `Torch not compiled with CUDA enabled`; torch.cuda.is_available() is False beside a working nvidia-smi.
+    Source: torch.version.cuda, by the probe stack_import.
+    """
+    data = stack(now)
+    got, want = data.get("torch_cuda"), now.pins.get("CUDA_VERSION")
+    if got is None:
+        yield say(f"torch {data['torch']} is built for CPUs only", "torch", f"CUDA {want or ''}".strip(), "none")
+    elif want is not None and not is_of(str(got), want):
+        yield say(f"torch {data['torch']} is built for CUDA {got}, the image for {want}", "torch", want, got)
+
+
+@check(
+    at="quick",
+    needs=(TORCH, PACKAGES),
+    probe="stack_import",
+    domain="user",
+    fix="unset PYTHONPATH; python -c 'import torch; print(torch.__file__)'",
+)
+def imported_torch_is_the_installed_one(now: Snapshot) -> Iterator[Finding]:
+    """The torch that a program imports is the one of /opt/venv.
+
+    PYTHONPATH, another interpreter first on PATH or a file torch.py in the working folder put another one before it.
+
+    Symptom: fixes and versions of the image have no effect.
+    Source: torch.__version__ by the probe stack_import, against the dist-info folders of /opt/venv.
+    """
+    got = str(stack(now)["torch"])
+    want = known(image_of(now).packages.get("torch"), "the version of torch in /opt/venv")
+    if release(got) != release(want):
+        yield say(f"programs import torch {got}, /opt/venv holds {want}", "torch", want, got)
+
+
+@check(at="quick", needs=(TORCH, PINS), probe="stack_import", domain="image", fix=REBUILD)
+def loaded_cudnn_is_the_pinned(now: Snapshot) -> Iterator[Finding]:
+    """cuDNN, as it is loaded, is the one that the image was tested with.
+
+    torch takes the first libcudnn.so.8 that the loader finds. Its parts (ops, cnn, adv) are loaded later, by name, and
+    those of another version end the process.
+
+    Symptom: `CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`, `Could not load library libcudnn_cnn_infer.so.8`.
+    Source: torch.backends.cudnn.version(), by the probe stack_import.
+    """
+    data, want = stack(now), known(now.pins.get("CUDNN_VERSION"), "the pin of cuDNN")
+    if data.get("torch_cuda") is None:
+        raise CannotTell("torch is built for CPUs only")
+    got = cudnn(known(data.get("cudnn"), "the version of cuDNN that torch loads"))
+    if not is_of(got, want):
+        yield say(f"torch loads cuDNN {got}, the image was built with {want}", "cudnn", want, got)
+
+
+def cudnn(told: Any) -> str:
+    """8902 is 8.9.2, 90100 is 9.1.0 (cudnn_version.h); text stays as it is."""
+    if not isinstance(told, int):
+        return str(told)
+    major, rest = divmod(told, 10000 if told >= 90000 else 1000)
+    return f"{major}.{rest // 100}.{rest % 100}"
+
+
+def architectures(flags: list[str]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """`sm_90`, `compute_90` -> capabilities with machine code, capabilities with PTX. `sm_90a` runs on 9.0 only."""
+    found: dict[str, list[tuple[int, int]]] = {"sm": [], "compute": []}
+    for flag in flags:
+        kind, _, number = flag.partition("_")
+        digits = number.rstrip("af")
+        if kind in found and digits.isdigit() and len(digits) > 1:
+            found[kind].append((int(digits[:-1]), int(digits[-1])))
+    return found["sm"], found["compute"]
+
+
+@check(
+    at="quick",
+    needs=(TORCH, GPU),
+    probe="stack_import",
+    domain="image",
+    fix="take an image with a torch that was built for this GPU",
+)
+def torch_has_kernels_for_every_gpu(now: Snapshot) -> Iterator[Finding]:
+    """torch was compiled for each GPU of this machine.
+
+    Machine code of compute capability 8.0 runs on 8.6 and 8.9, not on 9.0, and never on an older minor. Where only PTX
+    fits, the driver compiles every kernel at its first use.
+
+    Symptom: `CUDA error: no kernel image is available for execution on the device`.
+    Source: torch.cuda.get_arch_list() by the probe stack_import, NVML's compute capability; CUDA compatibility guide.
+    """
+    code, ptx = architectures(known(stack(now).get("arch_list"), "what torch was compiled for"))
+    if not code and not ptx:
+        raise CannotTell("torch does not say what it was compiled for")
+    for gpu in now.machine.gpus:
+        need = known(gpu.capability, f"the compute capability of GPU {gpu.index}")
+        if any(one[0] == need[0] and one[1] <= need[1] for one in code):
+            continue
+        name, subject = f"{need[0]}.{need[1]} ({gpu.model or 'GPU'})", gpu.bus_id or str(gpu.index)
+        have = " ".join(f"{major}.{minor}" for major, minor in sorted(set(code)))
+        if any(one <= need for one in ptx):
+            text = f"torch has only PTX for compute capability {name}: the first steps compile for minutes"
+            yield say(text, subject, name, have, outcome="warn")
+        else:
+            text = f"torch has no kernels for compute capability {name}: 'no kernel image is available'"
+            yield say(text, subject, name, have)
+
+
+@check(at="quick", needs=(GPU,), domain="user", fix='"bf16": {"enabled": false}, "fp16": {"enabled": true}')
+def bf16_is_asked_of_gpus_that_have_it(now: Snapshot) -> Iterator[Finding]:
+    """bf16 is in the DeepSpeed config only where every GPU computes in it.
+
+    It came with compute capability 8.0. V100 (7.0) and T4 (7.5) have fp16; there bf16 is emulated or refused.
+
+    Symptom: `ValueError: Type bf16 is not supported`, or a tenth of the speed.
+    Source: CUDA programming guide, table of compute capabilities; deepspeed/runtime/engine.py.
+    """
+    wanted = next((one for one in now.plan.ds_config if one.name == "bf16.enabled"), None)
+    if wanted is None or wanted.value is not True:
+        return
+    for gpu in now.machine.gpus:
+        have = known(gpu.capability, f"the compute capability of GPU {gpu.index}")
+        if have < (8, 0):
+            text = f"bf16 is asked for, and {gpu.model or 'the GPU'} (compute capability {have[0]}.{have[1]}) has none"
+            yield say(text, gpu.bus_id or str(gpu.index), "8.0", f"{have[0]}.{have[1]}")
+
+
+@check(at="full", needs=(TORCH,), probe="deepspeed_ops", domain="image", fix=REBUILD)
+def deepspeed_can_be_imported(now: Snapshot) -> Iterator[Finding]:
+    """`import deepspeed` works in the user's environment.
+
+    It imports numpy, pydantic, hjson and every builder of its ops, one of which asks nvcc for its version.
+
+    Symptom: `ImportError: cannot import name 'BUFSIZE' from 'numpy'`; `FileNotFoundError: .../bin/nvcc`.
+    Source: the probe deepspeed_ops; deepspeedai/DeepSpeed#5671.
+    """
+    probe = probe_of(now, "deepspeed_ops")
+    error = probe.data.get("error")
+    if error:
+        yield say(f"deepspeed: {meaning(str(error))}", "deepspeed")
+    elif not probe.data.get("ops") and probe.state != "ok":
+        late = probe.state == "unresponsive"
+        told = "its import did not end in time" if late else meaning(probe.error or "its import failed")
+        yield say(f"deepspeed: {told}", "deepspeed", domain="host" if late else "")
+
+
+def _ops(now: Snapshot) -> list[dict[str, Any]]:
+    """The ops that the probe told: a list with `name`, or an object of names."""
+    told = known(probe_of(now, "deepspeed_ops").data.get("ops"), "DeepSpeed's ops")
+    return [{"name": name, **op} for name, op in told.items()] if isinstance(told, dict) else list(told)
+
+
+@check(at="full", needs=(TORCH,), probe="deepspeed_ops", domain="image", fix=REBUILD)
+def deepspeed_ops_can_be_loaded(now: Snapshot) -> Iterator[Finding]:
+    """Each op that was built into the image, and CPUAdam, can be loaded here.
+
+    `ds_report` prints OKAY for what it has not loaded. An op that was compiled for another CPU or against another torch
+    is found out at the first step, and CPUAdam is compiled only then: every offload needs it.
+
+    Symptom: `undefined symbol` out of an op, `Illegal instruction`, `Unable to JIT load the cpu_adam op` at step one.
+    Source: the probe deepspeed_ops, which loads them; deepspeedai/DeepSpeed#3223.
+    """
+    ops = _ops(now)
+    if not ops:
+        raise CannotTell("deepspeed was not imported")
+    for op in ops:
+        name, error = op["name"], str(op.get("error") or "no reason was given")
+        if op.get("loads") is False:
+            yield say(f"DeepSpeed's op {name} cannot be loaded: {meaning(error)}", name)
+        elif name == "cpu_adam" and not op.get("installed") and op.get("compatible") is False:
+            yield say("CPUAdam is not in the image and cannot be compiled: no offload", name, outcome="warn")
+
+
+@check(
+    at="full",
+    needs=(TORCH,),
+    probe="zero3_step",
+    domain="image",
+    fix="rig check --only framework --level full, and read the probe's error",
+)
+def zero3_step_ends_well(now: Snapshot) -> Iterator[Finding]:
+    """Twenty steps of a small transformer under ZeRO-3 end on every rank.
+
+    The whole stack at once: import, NCCL or gloo, gathering of weights, backward, optimizer. A rank that a signal ended
+    has that signal as its code: 9 is mostly the kernel for want of memory, 7 a full /dev/shm, 4 an op for another CPU.
+
+    Symptom: training does not start, on this machine or with this image.
+    Source: the probe zero3_step.
+    """
+    probe = probe_of(now, "zero3_step")
+    codes = probe.data.get("codes") or ()
+    for rank, code in enumerate(codes):
+        if code not in (0, None):
+            yield say(f"rank {rank} of the ZeRO-3 probe ended with {code}", f"rank {rank}", 0, code)
+    if probe.state == "unresponsive":
+        yield say("the ZeRO-3 probe did not end in time", "zero3_step", domain="host")
+    elif probe.state == "failed" and not any(codes):
+        yield say(f"the ZeRO-3 probe failed: {meaning(probe.error or 'without a word')}", "zero3_step")
+
+
+@check(
+    at="full",
+    needs=(TORCH,),
+    probe="zero3_step",
+    domain="host",
+    fix="run it again; if it stays, give the machine back and note its GPUs' UUIDs",
+)
+def zero3_step_learns(now: Snapshot) -> Iterator[Finding]:
+    """The loss of the small transformer is finite and falls.
+
+    The batch is the same in each step, so a loss that does not fall means wrong sums: bad memory, peer copies that
+    deliver something else, or a reduction that never happened.
+
+    Symptom: NaN after some hundred steps, on one machine of many.
+    Source: the probe zero3_step; NVIDIA/nccl-tests#117 (peer copies that deliver garbage).
+    """
+    losses = known(probe_of(now, "zero3_step").data.get("losses"), "the losses of the ZeRO-3 probe")
+    if len(losses) < 2:
+        raise CannotTell("the ZeRO-3 probe made too few steps")
+    bad = next((step for step, loss in enumerate(losses) if loss is None or loss != loss or abs(loss) > 1e30), None)
+    if bad is not None:
+        yield say(f"the loss is not finite at step {bad + 1}", "zero3_step", "finite", str(losses[bad]))
+    elif losses[-1] >= losses[0]:
+        yield say(f"the loss does not fall: {losses[0]:g} -> {losses[-1]:g} in {len(losses)} steps", "zero3_step")

@@ -19,6 +19,8 @@ class Account(NamedTuple):
     home: str | None = None
     home_exists: bool | None = None
     home_writable: bool | None = None
+    home_variable: str | None = None  # HOME, as the user's environment has it
+    variable_writable: bool | None = None  # that folder exists and can be written
 
 
 class Image(NamedTuple):
@@ -46,3 +48,7 @@ class Image(NamedTuple):
     stub_libraries: tuple[str, ...] = ()  # libcuda stubs that the loader would find
     compat_libraries: tuple[str, ...] = ()  # libcuda of a compat folder that the loader would find
     rig_files_writable: bool | None = None  # /opt/rig can be changed by this user, who is not root
+    read: tuple[str, ...] | None = None  # what could be looked at: modes, secrets, caches, rights, libraries, packages
+    python_headers: bool | None = None  # Python.h of that interpreter
+    verbs_files: tuple[str, ...] | None = None  # provider libraries beside libibverbs: mlx5, efa, ...
+    cuda_home_set: str | None = None  # CUDA_HOME or CUDA_PATH, as the environment has it
