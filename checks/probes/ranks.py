@@ -20,8 +20,8 @@ def start(program: str, count: int, folder: str, environ: dict[str, str]) -> lis
         with open(os.path.join(folder, f"errors.{number}"), "wb") as errors:
             ranks.append(subprocess.Popen(words, env=env, stdout=errors, stderr=errors))
     until = None
-    while any(rank.poll() is None for rank in ranks):
-        if until is None and any(rank.returncode for rank in ranks):
+    while None in (codes := [rank.poll() for rank in ranks]):
+        if until is None and any(codes):
             until = time.monotonic() + GRACE_S
         if until is not None and time.monotonic() > until:
             for rank in ranks:
