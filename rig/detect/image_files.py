@@ -78,7 +78,6 @@ TINI = (
     "/sbin/tini",
     "/usr/sbin/tini",
     "/tini",
-    "/usr/bin/tini-static",
 )
 ENTRYPOINT = "/usr/local/bin/rig"
 ROOMS = "/opt/rig"
