@@ -1,7 +1,7 @@
 """Drives and file systems, as the kernel judges them and as they were measured."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import HOST
+from checks.needs import EXT4, HOST, NVME
 from rig.finding import Finding
 from rig.host import Host
 from rig.lean import Any, Iterator, Mapping
@@ -15,12 +15,13 @@ def _host(now: Snapshot) -> Host:
     return known(now.host, "the host")  # type: ignore[no-any-return]
 
 
-@check(at="quick", needs=(HOST,), domain="host", fix="Reboot the host; if it comes back dead, have the drive replaced")
+@check(
+    at="quick", needs=(HOST, NVME), domain="host", fix="Reboot the host; if it comes back dead, have the drive replaced"
+)
 def nvme_drives_are_live(now: Snapshot) -> Iterator[Finding]:
     """Every NVMe controller that the kernel knows is in use.
 
-    A controller that does not answer is given up by the kernel: state `dead` or `deleting`. Where no NVMe is seen
-    there is nothing to say.
+    A controller that does not answer is given up by the kernel: state `dead` or `deleting`.
 
     Symptom: input/output errors; scratch space that is gone.
     Source: /sys/class/nvme/nvmeN/state, drivers/nvme/host/core.c.
@@ -46,13 +47,16 @@ def raids_are_whole(now: Snapshot) -> Iterator[Finding]:
 
 
 @check(
-    at="quick", needs=(HOST,), domain="host", severity="warn", fix="On the host: e2fsck, unmounted; read smartctl -a"
+    at="quick",
+    needs=(HOST, EXT4),
+    domain="host",
+    severity="warn",
+    fix="On the host: e2fsck, unmounted; read smartctl -a",
 )
 def file_systems_have_no_errors(now: Snapshot) -> Iterator[Finding]:
     """No ext4 file system has noted an error.
 
-    The superblock counts them, over reboots, until the file system is checked. Where there is no ext4 there is nothing
-    to say.
+    The superblock counts them, over reboots, until the file system is checked.
 
     Symptom: a file system that turns read-only in the middle of a run.
     Source: /sys/fs/ext4/DEVICE/errors_count, Documentation/ABI/testing/sysfs-fs-ext4.

@@ -177,3 +177,56 @@ PERFTEST = Need(
     "no active RDMA port with the usual queue pairs here (EFA has none)",
     lambda now: any(port.state == "ACTIVE" for hca in now.machine.hcas if hca.driver != "efa" for port in hca.ports),
 )
+
+
+def _sxm(now: Snapshot) -> bool:
+    from checks.nvlink_boards import links_of
+
+    return any(links_of(gpu, now) is not None for gpu in now.machine.gpus)
+
+
+def _switched(now: Snapshot) -> bool:
+    from checks.nvlink_boards import switches_of
+
+    return bool(now.machine.gpus) and bool(switches_of(now) or any(gpu.nvswitch for gpu in now.machine.gpus))
+
+
+def _fabric(now: Snapshot) -> bool:
+    """A GPU that says so itself counts, for a guest sees no NVSwitch, and no link is up before the fabric is."""
+    from checks.nvlink_boards import registers
+
+    told = [one.fabric_state for one in now.host.gpus] if now.host is not None else []
+    says = any(state not in (None, "not-supported") for state in told)
+    return any(map(registers, now.machine.gpus)) and (_switched(now) or says)
+
+
+def _bridges(now: Snapshot) -> bool:
+    from checks.nvlink_boards import links_of
+
+    return any(links_of(gpu, now, bridged=True) is not None for gpu in now.machine.gpus)
+
+
+def _switch_board(now: Snapshot) -> bool:
+    from checks.nvlink_boards import switches_expected, switches_of
+
+    bare = now.machine.surroundings.virtual is None and bool(now.machine.pci)
+    return switches_expected(now) is not None and (bare or bool(switches_of(now)))
+
+
+SXM = Need("sxm", "no GPU here is on a board with NVLinks of its own", _sxm)
+NVSWITCH = Need("nvswitch", "no NVSwitch joins these GPUs", _switched)
+FABRIC = Need("fabric", "no GPU here joins an NVLink fabric", _fabric)
+BRIDGES = Need("bridges", "no PCIe board here that can be bridged by NVLink", _bridges)
+NVSWITCH_BOARD = Need("nvswitch-board", "no board of eight GPUs whose NVSwitches would be seen here", _switch_board)
+MANAGER = Need(
+    "fabric-manager",
+    "the fabric manager cannot be seen from here",
+    lambda now: now.host is not None and now.host.fabric_manager_version is not None,
+)
+EDAC = Need(
+    "edac",
+    "no memory controller counts errors here",
+    lambda now: now.host is not None and now.host.edac_uncorrected is not None,
+)
+NVME = Need("nvme", "no NVMe drive is seen here", lambda now: now.host is not None and bool(now.host.nvme))
+EXT4 = Need("ext4", "no ext4 file system is seen here", lambda now: now.host is not None and bool(now.host.fs_errors))

@@ -10,7 +10,7 @@ from rig.ranks import visible
 from rig.snapshot import Snapshot
 
 ALONE = ("localhost", "127.0.0.1", "::1", "localhost.localdomain")
-NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:"
+NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:@"  # USER@HOST is for ssh
 BRIDGES = ("docker", "br-", "virbr", "cni", "lxc", "podman")  # beginnings of a host's own bridges
 SLOW_MBPS = 10_000
 
@@ -30,18 +30,20 @@ def _here(now: Snapshot) -> tuple[str, int] | None:
 def hostfile_names_are_host_names(now: Snapshot) -> Iterator[Finding]:
     """Every line of the hostfile names a machine that others can reach by that name.
 
-    With several nodes `localhost` is another machine on each of them; other characters than a name's are refused by
-    ssh or read as an option.
+    With several nodes `localhost` is another machine on each of them: a failure where they meet there, else a warning,
+    because DeepSpeed's launcher can start such a list from that node. Other characters than a name's are refused by ssh
+    or read as an option.
 
     Symptom: DeepSpeed's `Hostfile contains a bad entry`; ssh: `Could not resolve hostname`; ranks that wait for ever.
-    Source: deepspeed/launcher/runner.py; deepspeedai/DeepSpeed#4907, deepspeedai/DeepSpeed#2612.
+    Source: deepspeed/launcher/runner.py; deepspeedai/DeepSpeed#2612, deepspeedai/DeepSpeed#3669.
     """
     several = len(now.plan.hostfile) > 1
     for name, _ in now.plan.hostfile:
         if not name or name.strip(NAME_CHARACTERS) or name[0] == "-":
             yield say(f"{name!r} is no host name", name)
         elif several and name in ALONE:
-            yield say(f"{name} is another machine on each of {len(now.plan.hostfile)} nodes", name)
+            text = f"{name} is another machine on each of {len(now.plan.hostfile)} nodes"
+            yield say(text, name, outcome="fail" if _told(now, "master_addr") in ALONE else "warn")
 
 
 @check(at="quick", needs=(HOSTFILE,), domain="user", fix="Name each machine once, with all its slots")
@@ -51,7 +53,7 @@ def hostfile_names_each_node_once(now: Snapshot) -> Iterator[Finding]:
     DeepSpeed refuses a repeated name; two names of one machine start twice as many ranks there as it has GPUs.
 
     Symptom: `host X is already defined`; `Duplicate GPU detected` from NCCL.
-    Source: deepspeed/launcher/runner.py, _parse_hostfile; deepspeedai/DeepSpeed#4907.
+    Source: deepspeed/launcher/runner.py, _parse_hostfile.
     """
     names: list[str] = []
     for name, _ in now.plan.hostfile:
@@ -124,7 +126,7 @@ def this_node_has_a_place_in_the_job(now: Snapshot) -> Iterator[Finding]:
     The launcher of an MPI job is none of them, and that is right.
 
     Symptom: nothing starts here, and all others wait 30 minutes at the rendezvous.
-    Source: the plan's node rank; deepspeedai/DeepSpeed#2612.
+    Source: the plan's node rank.
     """
     if _told(now, "node_rank") is None and any(one.id == "node-unknown" for one in now.plan.findings):
         names = ", ".join(name for name, _ in now.plan.hostfile[:8])
@@ -246,7 +248,7 @@ def ssh_accepts_its_files(now: Snapshot) -> Iterator[Finding]:
     launcher may need none.
 
     Symptom: `UNPROTECTED PRIVATE KEY FILE!`, `Permission denied (publickey)` with the right key.
-    Source: ssh(1), sshd(8) StrictModes; deepspeedai/DeepSpeed#6875, deepspeedai/DeepSpeed#579.
+    Source: ssh(1), sshd(8) StrictModes; deepspeedai/DeepSpeed#4907, deepspeedai/DeepSpeed#6875.
     """
     uid = known(now.machine.surroundings.uid, "the UID")
     for file in known(now.host and now.host.ssh_files, "the files of ssh"):

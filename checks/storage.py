@@ -4,7 +4,7 @@ from checks import CannotTell, check, known, say
 from checks.needs import GPU, HOST, IMAGE
 from rig.finding import Finding
 from rig.host import Host, Mount
-from rig.lean import Any, Iterator
+from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
 GIB = 1 << 30
@@ -13,17 +13,17 @@ ROOM_LEAST, ROOM_ENOUGH = GIB, 100 * GIB
 INODES_LEAST, INODES_ENOUGH = 1000, 100_000
 MEMORY = ("tmpfs", "ramfs")
 REMOTE = ("nfs", "nfs4", "lustre", "ceph", "beegfs", "gpfs", "cifs", "smb3", "9p", "virtiofs", "glusterfs", "wekafs")
-# Variables whose folders hold what is compiled at run time and then loaded as a library.
-COMPILED = ("TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+# Where what is compiled at run time is kept and loaded from: variables, the first that is set wins, and what stands
+# below that folder by default. Source: torch/utils/cpp_extension.py, triton/runtime/cache.py.
+COMPILED = (
+    (("TORCH_EXTENSIONS_DIR", ""), ("XDG_CACHE_HOME", ""), ("HOME", "/.cache")),
+    (("TRITON_CACHE_DIR", ""), ("HOME", "/.triton")),
+)
 CACHES = ("HOME", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR")
 
 
 def _host(now: Snapshot) -> Host:
     return known(now.host, "the host")  # type: ignore[no-any-return]
-
-
-def _asked(now: Snapshot, name: str, what: str) -> Any:
-    return known(getattr(_host(now), name), what)
 
 
 def _mounts(now: Snapshot) -> tuple[Mount, ...]:
@@ -43,6 +43,19 @@ def _of_variables(now: Snapshot, names: tuple[str, ...]) -> list[tuple[str, Moun
     by_path = {mount.path: mount for mount in _mounts(now)}
     named = [(name, _path(now.environ.get(name, ""))) for name in names]
     return [(name, by_path[path]) for name, path in named if path in by_path]
+
+
+def _compiled(now: Snapshot) -> list[tuple[str, Mount]]:
+    """(name, folder) of each cache of compiled code."""
+    by_path = {mount.path: mount for mount in _mounts(now)}
+    found = []
+    for rule in COMPILED:
+        name, below = next(((name, below) for name, below in rule if now.environ.get(name)), ("HOME", ""))
+        path = _path(now.environ.get(name, ""))
+        mount = by_path.get(path.rstrip("/") + below) or by_path.get(path)
+        if mount is not None:
+            found.append((f"{name}={path}" if not below else mount.path, mount))
+    return found
 
 
 def _written(now: Snapshot) -> list[Mount]:
@@ -71,7 +84,7 @@ def file_systems_answer(now: Snapshot) -> Iterator[Finding]:
     Symptom: `ls`, `df` and the start of training hang, without a message.
     Source: statvfs(2), asked in a child with a deadline.
     """
-    for path in _asked(now, "silent_mounts", "the file systems"):
+    for path in known(_host(now).silent_mounts, "the file systems"):
         yield say(f"{path} does not answer: its file system hangs", path)
 
 
@@ -85,8 +98,7 @@ def file_systems_answer(now: Snapshot) -> Iterator[Finding]:
 def disk_has_room(now: Snapshot) -> Iterator[Finding]:
     """The file systems that training writes to are not full.
 
-    Less than 5 % and 100 GiB free is a warning, less than 1 GiB a failure. A checkpoint that does not fit is lost, and
-    often the run with it.
+    Less than 5 % and 100 GiB free is a warning, less than 1 GiB a failure.
 
     Symptom: `No space left on device` at step N; a checkpoint that cannot be read.
     Source: statvfs(2); 95 % as in imbue-ai/cluster-health.
@@ -220,9 +232,9 @@ def compiled_code_can_be_loaded(now: Snapshot) -> Iterator[Finding]:
     Symptom: `failed to map segment from shared object`.
     Source: mmap(2), /proc/self/mountinfo; Docker's documentation of tmpfs mounts.
     """
-    for name, mount in _of_variables(now, COMPILED):
+    for name, mount in _compiled(now):
         if mount.no_exec:
-            yield say(f"{name}={mount.path} is mounted noexec", name, "exec", "noexec")
+            yield say(f"{name} is mounted noexec", name, "exec", "noexec")
 
 
 @check(
@@ -240,9 +252,9 @@ def compiled_code_is_kept_on_this_machine(now: Snapshot) -> Iterator[Finding]:
     Symptom: the start hangs after `Using ... as PyTorch extensions root`; DeepSpeed warns of Triton's cache on NFS.
     Source: statfs type in /proc/self/mountinfo; deepspeed/ops/transformer/inference/triton/matmul_ext.py.
     """
-    for name, mount in _of_variables(now, COMPILED[:2]):
+    for name, mount in _compiled(now):
         if mount.kind in REMOTE or (mount.kind or "").startswith("fuse."):
-            yield say(f"{name}={mount.path} is on a {mount.kind} file system", name, got=mount.kind)
+            yield say(f"{name} is on a {mount.kind} file system", name, got=mount.kind)
 
 
 @check(
@@ -255,9 +267,7 @@ def compiled_code_is_kept_on_this_machine(now: Snapshot) -> Iterator[Finding]:
 def work_folder_is_on_a_disk(now: Snapshot) -> Iterator[Finding]:
     """The work folder is not main memory.
 
-    Files of a tmpfs count against the container's memory, and are gone when it ends.
-
-    Symptom: `Killed` while a checkpoint is saved; nothing left after a restart.
+    Symptom: `Killed` while a checkpoint is saved (a tmpfs counts as memory); nothing left after a restart.
     Source: /proc/self/mountinfo.
     """
     work = _mounts(now)[0]

@@ -1,7 +1,7 @@
 """The operating system around training: processes that hang, the clock, main memory, kernel settings."""
 
 from checks import check, known, say
-from checks.needs import GPU, HOST
+from checks.needs import EDAC, GPU, HOST
 from rig.finding import Finding
 from rig.host import Host
 from rig.lean import Any, Iterator
@@ -40,9 +40,9 @@ def _age(seconds: float | None) -> str:
 def no_process_is_stuck(now: Snapshot) -> Iterator[Finding]:
     """No process sleeps where not even SIGKILL reaches it.
 
-    State D is a call into the kernel that does not come back. It was looked at twice, half a second apart, and the
-    process had not run in between. Of the GPU's processes that is a failure: a driver that hangs stays so. Of others
-    (a disk, a file server) it is a warning.
+    State D is a call into the kernel that does not come back. It was looked at three times within two seconds, and
+    the process had not run in between. Of the GPU's processes that is a failure: a driver that hangs stays so. Of
+    others (a disk, a file server) it is a warning.
 
     Symptom: nvidia-smi hangs, `kill -9` does nothing, the GPU's memory stays in use.
     Source: /proc/PID/stat; leptonai/gpud#117 (nvidia-smi in D after Xid 45), NVIDIA/NVSentinel#1576.
@@ -106,20 +106,17 @@ def clock_is_synchronised(now: Snapshot) -> Iterator[Finding]:
         yield say(text, "clock", CLOCK_ERROR_MOST_US, error, fix="On the host: chronyc tracking; check its servers")
 
 
-@check(at="quick", needs=(HOST,), domain="host", fix="Have the DIMM replaced, or return the machine")
+@check(at="quick", needs=(HOST, EDAC), domain="host", fix="Have the DIMM replaced, or return the machine")
 def main_memory_has_no_errors(now: Snapshot) -> Iterator[Finding]:
     """The memory controllers have counted no error that ECC could not correct.
 
     Uncorrected errors of the host's memory are a failure; more than 1000 corrected ones a warning, because they
-    announce the others. Guests and containers that hide the counters tell nothing, and nothing is said of them.
+    announce the others. Guests, most containers and boards without ECC show no counters.
 
     Symptom: machine check exceptions, random crashes, a wrong loss now and then.
     Source: ue_count and ce_count of /sys/devices/system/edac/mc/mc*.
     """
     host = _host(now)
-    hidden = now.machine.surroundings.virtual is not None or now.machine.surroundings.container is not None
-    if host.edac_uncorrected is None and hidden:
-        return
     wrong = known(host.edac_uncorrected, "the error counters of the main memory")
     if wrong:
         yield say(f"{wrong} uncorrected errors of the main memory", "edac", 0, wrong)

@@ -11,7 +11,7 @@ from rig.lean import Callable, NamedTuple
 from rig.root import Root
 from rig.text import line, whole
 
-PAUSE_S = 0.5  # a sleep in D that is shorter is a disk doing its work
+PAUSES_S = (0.5, 1.5)  # a sleep in D that is shorter is a disk doing its work
 TICKS = 100  # USER_HZ, in which procfs tells times on x86 and Arm
 HANGING = ("D", "Z")
 
@@ -60,16 +60,21 @@ def look(root: Root, pids: list[str], ours: str) -> dict[int, Seen]:
 
 
 def read_stuck(root: Root, uptime_s: float | None, pause: Callable[[float], None] = time.sleep) -> tuple[Stuck, ...]:
-    """Processes that hang before and after a pause, and did not run in between; the pause is made only where there are
-    any. `uptime_s` of the kernel gives their age."""
+    """Processes that hang before and after each pause, and did not run in between; pauses are made only while there
+    are any. `uptime_s` of the kernel gives their age."""
     us = (root.read("/proc/self/stat") or "").partition(" ")[0]
-    first = look(root, [name for name in root.ls("/proc") if name.isdigit()], us)
-    if not first:
-        return ()
-    pause(PAUSE_S)
-    found = []
-    for pid, seen in look(root, [str(pid) for pid in sorted(first)], us).items():
-        if seen == first[pid]:
-            age = None if uptime_s is None or seen.started is None else uptime_s - seen.started / TICKS
-            found.append(Stuck(pid, seen.comm, seen.state, None if age is None or age < 0 else age))
-    return tuple(found)
+    hang = look(root, [name for name in root.ls("/proc") if name.isdigit()], us)
+    for seconds in PAUSES_S:
+        if not hang or (seconds > PAUSES_S[0] and all(seen.state == "Z" for seen in hang.values())):
+            break  # a zombie does not wake
+        pause(seconds)
+        again = look(root, [str(pid) for pid in sorted(hang)], us)
+        hang = {pid: seen for pid, seen in again.items() if seen == hang[pid]}
+    return tuple(Stuck(seen.pid, seen.comm, seen.state, age(seen, uptime_s)) for seen in hang.values())
+
+
+def age(seen: Seen, uptime_s: float | None) -> float | None:
+    """Seconds since a process started; None where the two clocks do not fit."""
+    if uptime_s is None or seen.started is None or uptime_s * TICKS < seen.started:
+        return None
+    return uptime_s - seen.started / TICKS

@@ -22,6 +22,7 @@ NAMED = (
     "TRITON_CACHE_DIR",
     "RIG_STATE",
 )
+BELOW_HOME = ("/.cache", "/.triton")  # mounts of their own, often
 ENDLESS = 1 << 62
 
 
@@ -57,7 +58,8 @@ def places(root: Root, environ: Mapping[str, str]) -> tuple[str, ...]:
     work = root.link("/proc/self/cwd") or environ.get("PWD")
     if work == "/proc/self/cwd":  # a capture keeps the name and not where it leads
         work = environ.get("PWD")
-    named = [environ.get(name, "") for name in NAMED]
+    home = environ.get("HOME", "").rstrip("/")
+    named = [environ.get(name, "") for name in NAMED] + [home + below for below in BELOW_HOME if home]
     found = [path for path in (work or "", *named, *PLACES) if path.startswith("/") and path.isprintable()]
     return tuple(dict.fromkeys(path.rstrip("/") or "/" for path in found))
 

@@ -37,12 +37,23 @@ UNKNOWN_NODE = Finding("node-unknown", "fail", "user", "x is none of the 2 nodes
 TWINS = (
     Twin(
         "hostfile_names_are_host_names",
-        hosts(("localhost", 8), ("node-2", 8)),
+        changed(
+            hosts(("localhost", 8), ("node-2", 8)), plan__ranks=(Setting("master_addr", "localhost", "default", ""),)
+        ),
         h100(),
         says="localhost is another machine on each of 2 nodes",
         fix="slots=N",
         domain="user",
-        reported=("deepspeedai/DeepSpeed#4907", "deepspeedai/DeepSpeed#2612"),
+        reported=("deepspeedai/DeepSpeed#2612",),
+    ),
+    Twin(
+        "hostfile_names_are_host_names",
+        hosts(("localhost", 8), ("node-2", 8)),
+        hosts(("ada@node-1", 8), ("node_2.cluster.test", 8)),
+        says="localhost is another machine",
+        fix="slots=N",
+        domain="user",
+        outcome="warn",
     ),
     Twin(  # alone, localhost is right; so are addresses
         "hostfile_names_are_host_names",
@@ -67,7 +78,6 @@ TWINS = (
         says="node-1 stands twice",
         fix="once",
         domain="user",
-        reported=("deepspeedai/DeepSpeed#4907",),
     ),
     Twin(  # two racks may use one short name
         "hostfile_names_each_node_once",
@@ -84,7 +94,6 @@ TWINS = (
         says="node-1 has 16 slots and 8 GPUs",
         fix="as many slots",
         domain="user",
-        reported=("deepspeedai/DeepSpeed#2612",),
     ),
     Twin(  # CUDA_VISIBLE_DEVICES was set on purpose
         "hostfile_slots_equal_gpus",
@@ -187,7 +196,7 @@ TWINS = (
         says="id_ed25519 (mode 644) can be read by others",
         fix="chmod 600",
         domain="user",
-        reported=("deepspeedai/DeepSpeed#6875", "deepspeedai/DeepSpeed#579"),
+        reported=("deepspeedai/DeepSpeed#4907", "deepspeedai/DeepSpeed#6875", "deepspeedai/DeepSpeed#579"),
     ),
     Twin(  # ssh does not mind a key of somebody else, which its user may read anyhow
         "ssh_accepts_its_files",

@@ -121,10 +121,25 @@ TWINS = (
         domain="user",
         outcome="warn",
     ),
+    Twin(  # only the cache is mounted so, or only what holds no libraries
+        "compiled_code_can_be_loaded",
+        changed(roce(), host__mounts=(*MOUNTS, MOUNTS[1]._replace(path="/root/.triton", no_exec=True))),
+        changed(roce(), environ__HF_HOME="/dev/shm", environ__TMPDIR="/dev/shm"),
+        says="/root/.triton is mounted noexec",
+        fix="--tmpfs FOLDER:exec",
+        domain="user",
+        outcome="warn",
+    ),
     Twin(
         "compiled_code_is_kept_on_this_machine",
         changed(roce(), environ__TRITON_CACHE_DIR="/root", host__mounts__1__kind="nfs4"),
-        changed(roce(), environ__HF_HOME="/root", host__mounts__1__kind="nfs4"),  # a shared hub cache is good
+        changed(  # a shared home with hub cache is good
+            roce(),
+            environ__HF_HOME="/root",
+            environ__TRITON_CACHE_DIR="/tmp",
+            environ__TORCH_EXTENSIONS_DIR="/tmp",
+            host__mounts__1__kind="nfs4",
+        ),
         says="on a nfs4 file system",
         fix="TRITON_CACHE_DIR",
         domain="user",

@@ -60,10 +60,10 @@ TWINS = (
         fix="DIMM",
         domain="host",
     ),
-    Twin(  # a guest sees no memory controller, which is no fault
+    Twin(
         "main_memory_has_no_errors",
         changed(a100(), host__edac_corrected=5000),
-        no_gpu(),
+        changed(a100(), host__edac_corrected=40),
         says="5000 corrected",
         fix="DIMM",
         domain="host",

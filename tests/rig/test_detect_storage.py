@@ -74,12 +74,14 @@ def test_the_last_mount_of_a_point_covers_the_others() -> None:
 
 
 def test_places_are_the_work_folder_first_and_what_variables_name() -> None:
-    assert storage.places(captured(TREE), ENVIRON) == ("/work", "/root", "/tmp", "/cache", "/", "/dev/shm")
+    assert storage.places(captured(TREE), ENVIRON) == (
+        *("/work", "/root", "/tmp", "/cache", "/root/.cache", "/root/.triton", "/", "/dev/shm"),
+    )
     assert storage.places(captured("rig-capture 1\n"), {"PWD": "/here"})[0] == "/here"
 
 
 def test_what_the_child_said_meets_the_mounts() -> None:
-    text = TREE.replace("/cache /dev/shm /\n", "/cache / /dev/shm\n")
+    text = TREE.replace("/cache /dev/shm /\n", "/cache /root/.cache /root/.triton / /dev/shm\n")
     text += "/proc/self\n  mountinfo |\n" + "".join(
         f"    {line}\n" for line in MOUNTINFO.replace("\\", "\\\\").splitlines()
     )
