@@ -41,7 +41,7 @@ def roce_ports_have_a_routable_gid(now: Snapshot) -> Iterator[Finding]:
     """Each RoCE rail has a RoCE v2 address that other nodes can reach.
 
     Needed is an entry of the GID table that is v2 and not link-local. Entries of another network namespace cannot be
-    read (EINVAL): then nothing can be told.
+    read (EINVAL, or all zero): then nothing can be told.
 
     Symptom: `Connection timed out` or completion status 12 in the first collective.
     Source: ports/N/gids, gid_attrs/types; NVIDIA/nccl#426, #769, #1131, #925, #1573.
@@ -49,7 +49,8 @@ def roce_ports_have_a_routable_gid(now: Snapshot) -> Iterator[Finding]:
     for one in roce_rails(now):
         if right_gid(one.port, now.machine.netdevs) is not None:
             continue
-        if one.port.gids_refused or any(gid.type is None for gid in one.port.gids):
+        foreign = one.port.gids_refused or any(gid.type is None for gid in one.port.gids)
+        if foreign or not (one.port.gids or interfaces(now, one)):
             text = f"{one.port.name}: its GID table belongs to another network namespace"
             yield say(text, one.port.name, outcome="unknown")
         else:
@@ -116,9 +117,11 @@ def roce_packets_carry_4096_bytes(now: Snapshot) -> Iterator[Finding]:
 
 
 def traffic_class(now: Snapshot, port: PortHealth) -> int:
-    """Of NCCL's packets: the user's or the plan's NCCL_IB_TC, else what the device forces, else 0."""
+    """Of NCCL's packets: what the device forces on all of them, else NCCL_IB_TC, else 0."""
+    if port.traffic_class is not None:
+        return port.traffic_class
     text = effective(now, "NCCL_IB_TC")
-    return int(text) if text is not None and text.isdigit() else port.traffic_class or 0
+    return int(text) if text is not None and text.isdigit() else 0
 
 
 @check(at="quick", needs=(ROCE, HOST), domain="host", severity="warn", fix=FABRIC_TEAM)

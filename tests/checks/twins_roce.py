@@ -27,6 +27,12 @@ def table(now: Snapshot, *gids: Gid, refused: int = 0) -> Snapshot:
     )
 
 
+def elsewhere(now: Snapshot, *names: str) -> Snapshot:
+    """Interfaces of a port that are in another network namespace."""
+    left = tuple(dev for dev in now.machine.netdevs if dev.name not in names)
+    return changed(now, machine__netdevs=left)  # type: ignore[no-any-return]
+
+
 def moved(now: Snapshot, name: str, address: str, gid: str) -> Snapshot:
     """A rail with an address of another subnet."""
     number = next(index for index, hca in enumerate(now.machine.hcas) if name in hca.ports[0].netdevs)
@@ -85,6 +91,16 @@ TWINS = (
         reported=("NVIDIA/nccl#1573",),
     ),
     Twin(
+        "roce_ports_have_a_routable_gid",
+        table(elsewhere(roce(), "bond2", "ens3f0np0")),  # the kernel tells zeros of what is another's
+        roce(),
+        says="another network namespace",
+        fix="--network=host",
+        domain="host",
+        outcome="unknown",
+        reported=("NVIDIA/nccl#1573",),
+    ),
+    Twin(
         "roce_interfaces_are_up_with_an_address",
         netdev(roce(), "bond5", up=False),
         netdev(roce(), "ens5f1np1", up=False),  # a member of a bond whose other is up
@@ -132,7 +148,7 @@ TWINS = (
     Twin(
         "roce_traffic_is_in_the_lossless_class",
         all_ports(roce(), ecn=(False,) * 8),
-        all_ports(changed(roce(), environ={"NCCL_IB_TC": "160"}), ecn=(*(False,) * 5, True, False, False)),
+        all_ports(told(roce(), "160"), ecn=(*(False,) * 5, True, False, False)),
         says="off for all priorities",
         fix="fabric",
         domain="host",
