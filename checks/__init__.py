@@ -94,7 +94,13 @@ def known(value: Any, what: str) -> Any:
 def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -> Result:
     """The result of one check. A need that is not met is a skip, or a failure where `no_skip` names it."""
     for need in one.needs:
-        if not need.met(now):
+        try:
+            met = need.met(now)
+        except CannotTell as error:
+            return Result(one.id, one.family, "unknown", (), str(error))
+        except Exception as error:
+            return Result(one.id, one.family, "unknown", (), f"the need {need.name} broke: {_named(error)}")
+        if not met:
             if need.name not in no_skip:
                 return Result(one.id, one.family, "skip", (), need.without, need.name)
             absent = Finding(one.id, "fail", "host", f"{need.without}, and it must be there", fix=one.fix)
@@ -107,10 +113,14 @@ def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -
     except CannotTell as error:
         return Result(one.id, one.family, "unknown", (), str(error))
     except Exception as error:  # a fault of the check itself must never look like a pass
-        return Result(one.id, one.family, "unknown", (), f"the check broke: {type(error).__name__}: {error}")
+        return Result(one.id, one.family, "unknown", (), f"the check broke: {_named(error)}")
     outcomes = {finding.outcome for finding in findings}
     outcome = next((name for name in ("fail", "unknown", "warn") if name in outcomes), "pass")
     return Result(one.id, one.family, outcome, findings)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _whole(one: Check, finding: Finding) -> Finding:

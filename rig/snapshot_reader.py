@@ -85,8 +85,10 @@ def _record(kind: Any, data: Any, where: str) -> Any:
         raise SnapshotError(f"{where}: must be an object")
     nested = NESTED.get(kind, {})
     values = {
-        field: _value(nested.get(field), data[field], f"{where}: {field}") for field in kind._fields if field in data
-    }
+        field: _value(nested.get(field), data[field], f"{where}: {field}")
+        for field in kind._fields
+        if field in data and (data[field] is not None or kind._field_defaults.get(field) is None)
+    }  # null is unknown: where a record knows no unknown, it is as good as left out
     try:
         return kind(**values)
     except TypeError as error:

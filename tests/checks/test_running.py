@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks import LEVELS, evaluate
+from checks import LEVELS, CannotTell, Need, evaluate
 from checks.catalogue import FAMILIES, checks_of
 from checks.probing import PROBES
 from checks.running import BUDGET_S, BadRequest, exit_code, find_check, judge, known_needs, merged, select
-from rig.snapshot import Probe
+from rig.snapshot import Probe, Snapshot
 from tests.checks import reports
 from tests.checks.reports import FAIL, MILD, NOW, PASS, SKIP, UNKNOWN, WARN, made, report
 
@@ -132,6 +132,17 @@ def test_a_need_that_is_not_met_comes_before_the_probe() -> None:
     one = SKIP._replace(probe="shm")
     assert evaluate(one, now).outcome == "skip"
     assert evaluate(one, now, frozenset({"unicorn"})).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(CannotTell("the bus: not known"), "the bus: not known"), (KeyError("x"), "KeyError: 'x'")]
+)
+def test_a_need_that_breaks_is_unknown_and_no_skip(error: Exception, why: str) -> None:
+    def met(now: Snapshot) -> bool:
+        raise error
+
+    result = evaluate(made("bus_is_wide", needs=(Need("bus", "no bus", met),)), NOW, frozenset({"bus"}))
+    assert result.outcome == "unknown" and result.why.endswith(why)
 
 
 def test_the_time_of_a_check_is_that_of_its_probe() -> None:

@@ -11,6 +11,7 @@ from checks import LEVELS
 from checks.catalogue import checks_of
 from checks.running import judge
 from rig.emit import to_json
+from rig.machine import Machine
 from rig.snapshot import Snapshot, SnapshotError, read_snapshot
 from tests.checks import snapshots
 from tests.checks.test_twins import TWINS
@@ -64,6 +65,11 @@ def test_fields_of_a_newer_rig_are_passed_over_and_missing_ones_have_their_defau
     data["machine"]["gpus"][0]["later"] = True
     assert read_snapshot(json.dumps(data)) == travelled(now)
     assert read_snapshot(json.dumps(without(data, "image"))).image is None
+
+
+def test_null_is_the_default_where_a_record_knows_no_unknown() -> None:
+    now = read_snapshot('{"machine": {"gpus": null, "limits": null}, "plan": null, "version": 1, "probes": {}}')
+    assert now == Snapshot(Machine())
 
 
 @pytest.mark.parametrize(
