@@ -1,1 +1,241 @@
-"""Checks of the family gpu."""
+"""Which GPUs are here: as many and of the kind that was sold, given to this container, reachable, none lost."""
+
+from checks import check, known, say
+from checks.health import name_of, subject_of
+from checks.needs import DRIVER, GPU, HOST, NVML, SOLD_GPUS, SOLD_MEMORY, SOLD_MODEL
+from checks.needs import GPU_NODES as NODES
+from checks.needs import GPU_SEEN as SEEN
+from rig.finding import Finding
+from rig.lean import Iterator
+from rig.snapshot import Snapshot
+
+LOST = ("fallen off the bus", "gpu is lost", "gives no handle")  # nvmlErrorString, and rig's own words at boot
+REFUSED = ("unknown error", "insufficient permissions", "operating system")  # of nvmlInit, when nodes went away
+SOLD_SHARE = 0.93  # ECC and the driver keep a part: 15 of a T4's 16 GB, 23 of an A10G's 24
+
+
+def sequence(model: str) -> list[str]:
+    """`NVIDIA A100-SXM4-80GB` as its words in order, in upper case."""
+    return "".join(letter if letter.isalnum() else " " for letter in model.upper()).split()
+
+
+def is_model(model: str, wanted: str) -> bool:
+    """Whether the words of `wanted` stand side by side in a model's name. H200 is no GH200."""
+    has, want = sequence(model), sequence(wanted)
+    return any(has[at : at + len(want)] == want for at in range(len(has)))
+
+
+def reasons(now: Snapshot) -> str:
+    """What the driver said when it refused, at boot and when checks asked."""
+    return "; ".join(filter(None, (now.machine.nvml_error, now.host.nvml_error if now.host else None)))
+
+
+@check(
+    at="boot",
+    needs=(SOLD_GPUS,),
+    domain="host",
+    fix="power cycle the host (a reset is not enough for a GPU that left the bus), or return the machine",
+)
+def expected_gpus_are_here(now: Snapshot) -> Iterator[Finding]:
+    """As many GPUs are here as were sold.
+
+    They are counted on the PCI bus, which answers also when the driver does not, and among those that this container
+    was given. What is missing on the bus is the host's to mend; what is there but was not given is the one's to mend
+    who started the container.
+
+    Symptom: 7 of 8 GPUs; training starts with fewer ranks than paid for.
+    Source: /sys/bus/pci/devices; leptonai/gpud and NVIDIA/ai-cloud-validation count so.
+    """
+    want, here, on_bus = now.expected.gpus or 0, len(now.machine.gpus), now.machine.surroundings.gpus_on_bus
+    if here >= want:
+        return
+    if on_bus is None or on_bus < want:
+        seen = "the bus is not visible" if on_bus is None else f"{on_bus} on the bus"
+        yield say(f"{here} of {want} expected GPUs are here ({seen})", "gpus", want, here)
+    else:
+        text = f"{here} of {want} expected GPUs were given to this container, {on_bus} are on the bus"
+        yield say(text, "gpus", want, here, "docker run --gpus all (Kubernetes: nvidia.com/gpu)", domain="user")
+
+
+@check(
+    at="boot",
+    needs=(SEEN, DRIVER),
+    domain="user",
+    severity="warn",
+    fix="docker run --gpus all (Kubernetes: limits nvidia.com/gpu)",
+)
+def gpus_of_the_host_are_given_to_the_container(now: Snapshot) -> Iterator[Finding]:
+    """A container on a GPU machine was given a GPU.
+
+    The bus shows the host's GPUs in every container, but their device nodes must be given. One that was given some of
+    them is no matter: that is how machines are shared.
+
+    Symptom: torch.cuda.is_available() is False on a machine with GPUs; training runs on CPUs.
+    Source: /sys/bus/pci/devices against /dev/nvidia*; NVIDIA Container Toolkit.
+    """
+    on_bus = known(now.machine.surroundings.gpus_on_bus, "the GPUs on the bus")
+    if not now.machine.gpus:
+        yield say(f"{on_bus} GPUs on the bus, none was given to this container", "gpus", got=0)
+
+
+@check(
+    at="boot",
+    needs=(GPU, NODES),
+    domain="host",
+    fix="on the host: modprobe nvidia_uvm, nvidia-modprobe -u -c 0; then start the container anew",
+)
+def gpu_device_nodes_are_there(now: Snapshot) -> Iterator[Finding]:
+    """The device nodes that CUDA opens besides those of the GPUs exist.
+
+    /dev/nvidiactl is the door to the driver, /dev/nvidia-uvm that to unified memory. NVML needs only the first, so
+    nvidia-smi may list every GPU while no CUDA program starts.
+
+    Symptom: CUDA error 999, `CUDA unknown error`, with nvidia-smi all well.
+    Source: NVIDIA driver README, device nodes; nvidia-modprobe(1).
+    """
+    nodes = known(now.machine.surroundings.nvidia_nodes, "the names in /dev")
+    for name, error in (("nvidia-uvm", "CUDA error 999"), ("nvidiactl", "NVML and CUDA find no driver")):
+        if name not in nodes:
+            yield say(f"/dev/{name} is missing: {error}", f"/dev/{name}")
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST, NODES),
+    domain="host",
+    fix="on the host: chmod 0666 (driver option NVreg_DeviceFileMode=0666), or run as a user of the nodes' group",
+)
+def gpu_device_nodes_can_be_used(now: Snapshot) -> Iterator[Finding]:
+    """This user may read and write the GPUs' device nodes.
+
+    Their permission bits are looked at; nothing is opened. Some hosts keep them for a group (video), which a container
+    under another user does not have.
+
+    Symptom: it works as root only; `Insufficient Permissions`; CUDA sees no device.
+    Source: access(2); NVIDIA driver README, NVreg_DeviceFileMode; NVIDIA/DCGM, permission check of r1.
+    """
+    for name, usable in known((now.host.opens or None) if now.host else None, "who may use the device nodes"):
+        needed = name in ("nvidiactl", "nvidia-uvm") or name[6:].isdigit()
+        if needed and not usable:
+            yield say(f"user {now.machine.surroundings.uid} may not use /dev/{name}", f"/dev/{name}", True, False)
+
+
+@check(
+    at="quick",
+    needs=(GPU, NVML),
+    domain="host",
+    fix="read the host's kernel log for an Xid (79: it fell off the bus); power cycle the host",
+)
+def nvml_lists_every_gpu(now: Snapshot) -> Iterator[Finding]:
+    """The driver lists every GPU that it was found to have.
+
+    A GPU that the kernel and procfs still show, but NVML does not, was lost after the driver started. On a host (not in
+    a container, where fewer may be given) all GPUs on the bus must be there, but for those that belong to guests.
+
+    Symptom: 8 GPUs in lspci, 7 in nvidia-smi.
+    Source: nvmlDeviceGetCount against /sys/bus/pci/devices; leptonai/gpud, facebookresearch/gcm.
+    """
+    listed = {one.bus_id for one in now.host.gpus} if now.host is not None else set()
+    for gpu in now.machine.gpus:
+        if gpu.bus_id is not None and gpu.bus_id not in listed:
+            yield say(f"{name_of(gpu)}: the kernel has it, NVML does not list it", gpu.bus_id)
+    place = now.machine.surroundings
+    lent = "vfio_pci" in (now.machine.kernel.modules or ())
+    if place.container is None and not lent and (place.gpus_on_bus or 0) > len(now.machine.gpus):
+        text = f"{place.gpus_on_bus} GPUs on the bus, the driver has {len(now.machine.gpus)}"
+        yield say(text, "gpus", place.gpus_on_bus, len(now.machine.gpus))
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST),
+    domain="host",
+    fix="power cycle the host; when it happens again, replace the GPU or return the machine",
+)
+def no_gpu_fell_off_the_bus(now: Snapshot) -> Iterator[Finding]:
+    """Every GPU still answers on the PCI bus.
+
+    One that lost power or its link reads as ones only, while sysfs shows what it read at boot. The driver says that it
+    is lost. Only switching its power off and on brings it back, if at all.
+
+    Symptom: `GPU has fallen off the bus`, Xid 79; lspci shows (rev ff); nvidia-smi ends with 15.
+    Source: first bytes of /sys/bus/pci/devices/*/config; nvml.h, NVML_ERROR_GPU_IS_LOST.
+    """
+    gone = known(now.host.off_bus if now.host else None, "the GPUs' PCI configuration") if not _lost(now) else ()
+    for gpu in now.machine.gpus:
+        if gpu.bus_id in gone:
+            yield say(f"{name_of(gpu)} fell off the bus: its PCI configuration reads as ones", subject_of(gpu))
+    for part in _lost(now):
+        yield say(f"a GPU is lost: {part}", part.partition(":")[0])
+
+
+def _lost(now: Snapshot) -> list[str]:
+    """What the driver says of lost GPUs, each once."""
+    parts = dict.fromkeys(reasons(now).split("; "))
+    return [part for part in parts if any(words in part.lower() for words in LOST)]
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST),
+    domain="host",
+    fix="restart the container; on the host use CDI, or the cgroup driver cgroupfs, so that it does not come again",
+)
+def gpus_stay_with_the_container(now: Snapshot) -> Iterator[Finding]:
+    """The driver still takes questions from this container.
+
+    When systemd on the host reloads its units it writes the device rules of containers anew, and leaves out the GPUs
+    that the runtime had added. The nodes stay, but nobody may open them: running programs go on, new ones fail.
+
+    Symptom: `Failed to initialize NVML: Unknown Error`, hours after the container started well.
+    Source: NVIDIA/nvidia-container-toolkit#48, #251, #1227.
+    """
+    told = known(now.machine.nvml or (now.host.nvml if now.host else None), "what became of asking the driver")
+    failed = told == "failed" or (now.host is not None and now.host.nvml == "failed")
+    if failed and any(words in reasons(now).lower() for words in REFUSED):
+        yield say(f"the driver refuses this container: {reasons(now)}", "nvml")
+
+
+@check(
+    at="boot",
+    needs=(GPU, SOLD_MODEL),
+    domain="platform",
+    fix="ask for the machine that was sold, or correct RIG_EXPECT",
+)
+def gpus_are_of_the_expected_model(now: Snapshot) -> Iterator[Finding]:
+    """The GPUs are of the model that was sold.
+
+    The name is compared by whole words: H200 is not GH200, A10 is not A100.
+
+    Symptom: slower than sold, or less memory.
+    Source: /proc/driver/nvidia/gpus/*/information, Model; leptonai/gpud PR#1206.
+    """
+    wanted = now.expected.model or ""
+    for gpu in now.machine.gpus:
+        model = known(gpu.model, f"the model of {name_of(gpu)}")
+        if not is_model(model, wanted):
+            yield say(f"{name_of(gpu)} is {model}, not {wanted}", subject_of(gpu), wanted, model)
+
+
+@check(
+    at="boot",
+    needs=(GPU, SOLD_MEMORY),
+    domain="platform",
+    fix="ask for the machine that was sold, or correct RIG_EXPECT",
+)
+def gpus_have_the_expected_memory(now: Snapshot) -> Iterator[Finding]:
+    """Each GPU has the memory that was sold.
+
+    Models come in two sizes (A100 40 and 80 GB) under one short name. A part of it is the driver's and ECC's own, so
+    93 percent are enough.
+
+    Symptom: out of memory where the same job fits elsewhere.
+    Source: nvmlDeviceGetMemoryInfo, total.
+    """
+    wanted = now.expected.memory_gb or 0
+    for gpu in now.machine.gpus:
+        size = known(gpu.memory_bytes, f"the memory of {name_of(gpu)}") / 1e9
+        if size < wanted * SOLD_SHARE:
+            yield say(
+                f"{name_of(gpu)} has {size:.0f} GB of memory, {wanted} GB were sold", subject_of(gpu), wanted, size
+            )

@@ -1,0 +1,150 @@
+"""In which state the GPUs were left: of one kind, whole, open to every process, idle, their infoROM valid."""
+
+from checks import check, known, say
+from checks.health import each, has_hbm, health_of, name_of, subject_of
+from checks.needs import GPU, GPUS, NVML
+from rig.finding import Finding
+from rig.lean import Iterator
+from rig.snapshot import Snapshot
+
+MEMORY_SHARE = 0.02  # boards of one model differ by less, also in what ECC and retired pages take
+# Own bound: a display or a monitoring agent takes some hundred MB; facebookresearch/gcm takes 15 MiB for busy already.
+BUSY_BYTES = 1 << 30
+MODES = {
+    "exclusive": ("warn", "one process at a time may use it"),
+    "prohibited": ("fail", "no process may use it: CUDA error 46"),
+}
+
+
+@check(
+    at="quick",
+    needs=(GPUS,),
+    domain="platform",
+    severity="warn",
+    fix="ask for a machine of one kind, or hide the odd ones with CUDA_VISIBLE_DEVICES",
+)
+def gpus_are_of_one_kind(now: Snapshot) -> Iterator[Finding]:
+    """All GPUs are of one model and have the same memory.
+
+    Data-parallel training waits for the slowest GPU, and must fit into the smallest. Some rented machines were put
+    together from what was there.
+
+    Symptom: all ranks as slow as one; one rank out of memory.
+    Source: /proc/driver/nvidia/gpus/*/information; nvmlDeviceGetMemoryInfo.
+    """
+    gpus = now.machine.gpus
+    models = [known(gpu.model, f"the model of {name_of(gpu)}") for gpu in gpus]
+    usual = max(sorted(set(models)), key=models.count)
+    odd = [gpu for gpu in gpus if gpu.model != usual]
+    for gpu in odd:
+        yield say(f"{name_of(gpu)} is {gpu.model}, the others are {usual}", subject_of(gpu), usual, gpu.model)
+    sizes = {gpu: gpu.memory_bytes for gpu in gpus if gpu not in odd and gpu.memory_bytes}
+    largest = max(sizes.values(), default=0)
+    for gpu, size in sizes.items():
+        if size < largest * (1 - MEMORY_SHARE):
+            text = f"{name_of(gpu)} has {size / 1e9:.0f} GB of memory, others {largest / 1e9:.0f} GB"
+            yield say(text, subject_of(gpu), largest, size)
+
+
+@check(
+    at="quick",
+    needs=(GPU,),
+    domain="host",
+    fix="on the host: nvidia-smi -i N -mig 0 (end what runs on it first), or name MIG devices in CUDA_VISIBLE_DEVICES",
+)
+def gpus_are_not_cut_by_mig(now: Snapshot) -> Iterator[Finding]:
+    """MIG is off, unless a slice was asked for by name.
+
+    MIG cuts a GPU into slices; CUDA shows one slice to a process, and NCCL joins no two slices of one GPU. With MIG on
+    and no slice made, CUDA finds no device.
+
+    Symptom: a seventh of the memory; `No CUDA GPUs are available`; NCCL: duplicate GPU detected.
+    Source: nvmlDeviceGetMigMode; NVIDIA MIG user guide, application considerations.
+    """
+    asked = [now.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")]
+    if any("MIG-" in value for value in asked):
+        return
+    for gpu in now.machine.gpus:
+        if gpu.mig:
+            yield say(f"{name_of(gpu)}: MIG is on, and no slice was asked for", subject_of(gpu), False, True)
+    if all(gpu.mig is None for gpu in now.machine.gpus) and any(map(has_hbm, now.machine.gpus)):
+        known(None, "the MIG mode")
+
+
+@check(
+    at="quick",
+    needs=(GPU, NVML),
+    domain="host",
+    fix="on the host: nvidia-smi -c DEFAULT",
+)
+def compute_mode_is_default(now: Snapshot) -> Iterator[Finding]:
+    """Any number of processes may use each GPU.
+
+    In the exclusive mode a second process on a GPU fails: an evaluation beside training, a rank that looks at all GPUs
+    first. One rank a GPU works, so that is a warning. Prohibited is for cards that only drive a display.
+
+    Symptom: CUDA error 46, `all CUDA-capable devices are busy or unavailable`.
+    Source: nvmlDeviceGetComputeMode.
+    """
+    for one in each(now, "compute_mode", "the compute mode", lambda gpu: True, lambda mode: mode != "default"):
+        if isinstance(one, Finding):
+            yield one
+        else:
+            gpu, mode = one
+            outcome, means = MODES[mode]
+            yield say(
+                f"{name_of(gpu)}: compute mode {mode}: {means}", subject_of(gpu), "default", mode, outcome=outcome
+            )
+
+
+@check(
+    at="quick",
+    needs=(GPU, NVML),
+    domain="user",
+    severity="warn",
+    fix="end the processes that are named, if they are yours; nothing is ended for you",
+)
+def gpus_are_idle(now: Snapshot) -> Iterator[Finding]:
+    """Nobody else holds memory of the GPUs.
+
+    It was looked at before anything was measured. Processes and memory count, not clocks or heat: right after a burn a
+    GPU still looks busy by those. In a container the processes of others are not visible, their memory is.
+
+    Symptom: out of memory at the start; ranks of a job that was stopped still hold everything.
+    Source: nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo_v2; NVIDIA/DCGM#272.
+    """
+    for gpu in now.machine.gpus:
+        health = health_of(now, gpu)
+        if health.processes is None and health.memory_used_bytes is None:
+            known(None, f"what holds memory of {name_of(gpu)}")
+        if health.processes:
+            named = ", ".join(f"pid {pid} ({used / 1e9:.1f} GB)" for pid, used in health.processes[:4])
+            more = f" and {len(health.processes) - 4} more" if len(health.processes) > 4 else ""
+            yield say(f"{name_of(gpu)} is in use by {named}{more}", subject_of(gpu), 0, len(health.processes))
+        elif (health.memory_used_bytes or 0) > BUSY_BYTES:
+            used = health.memory_used_bytes or 0
+            text = f"{name_of(gpu)}: {used / 1e9:.1f} GB are in use by processes that are not visible here"
+            yield say(text, subject_of(gpu), 0, used, "ask the host who uses this GPU", domain="host")
+
+
+@check(
+    at="quick",
+    needs=(GPU, NVML),
+    domain="host",
+    severity="warn",
+    fix="have the board replaced: its own record of faults can no longer be trusted",
+)
+def inforom_is_valid(now: Snapshot) -> Iterator[Finding]:
+    """The board's own memory of its faults has the right checksums.
+
+    The infoROM keeps counts of ECC errors, remapped rows and the serial number. When it is corrupted these can no
+    longer be read or kept. Consumer cards have none that could be asked.
+
+    Symptom: nvidia-smi warns that infoROM is corrupted, and ends with 14.
+    Source: nvmlDeviceValidateInforom.
+    """
+    for one in each(now, "inforom_valid", "the state of the infoROM", has_hbm, lambda valid: not valid):
+        if isinstance(one, Finding):
+            yield one
+        else:
+            yield say(f"{name_of(one[0])}: the infoROM is corrupted", subject_of(one[0]), True, False)

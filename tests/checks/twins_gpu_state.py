@@ -1,0 +1,80 @@
+"""Fixtures of the family gpu_state."""
+
+from tests.checks.snapshots import a100, h100, roce, rtx4090
+from tests.checks.twin import Twin, changed
+
+HOT = {"host__gpus__0__temperature_c": 79, "host__gpus__0__sm_clock_mhz": 1980, "host__gpus__0__clock_reasons": 4}
+
+TWINS = (
+    Twin(
+        "gpus_are_of_one_kind",
+        changed(rtx4090(), machine__gpus__2__model="NVIDIA GeForce RTX 3090"),
+        rtx4090(),
+        says="is NVIDIA GeForce RTX 3090, the others are NVIDIA GeForce RTX 4090",
+        fix="CUDA_VISIBLE_DEVICES",
+        domain="platform",
+        outcome="warn",
+    ),
+    Twin(  # retired pages take a little
+        "gpus_are_of_one_kind",
+        changed(a100(), machine__gpus__2__memory_bytes=80 << 30),
+        changed(a100(), machine__gpus__2__memory_bytes=(40 << 30) - (256 << 20)),
+        says="43 GB of memory, others 86 GB",
+        fix="one kind",
+        domain="platform",
+        outcome="warn",
+    ),
+    Twin(
+        "gpus_are_not_cut_by_mig",
+        changed(a100(), machine__gpus__1__mig=True),
+        changed(a100(), machine__gpus__1__mig=True, environ={"CUDA_VISIBLE_DEVICES": "MIG-5a1e"}),
+        says="MIG is on, and no slice was asked for",
+        fix="-mig 0",
+        domain="host",
+    ),
+    Twin(
+        "compute_mode_is_default",
+        changed(h100(), host__gpus__4__compute_mode="prohibited"),
+        h100(),
+        says="CUDA error 46",
+        fix="nvidia-smi -c DEFAULT",
+        domain="host",
+    ),
+    Twin(
+        "compute_mode_is_default",
+        changed(h100(), host__gpus__4__compute_mode="exclusive"),
+        h100(),
+        says="one process at a time",
+        fix="nvidia-smi -c DEFAULT",
+        domain="host",
+        outcome="warn",
+    ),
+    Twin(  # right after a burn: hot, at full clock, and free
+        "gpus_are_idle",
+        changed(h100(), host__gpus__0__processes=((4711, 28_500_000_000), (4712, 0))),
+        changed(h100(), **HOT, host__gpus__0__memory_used_bytes=600 << 20),
+        says="in use by pid 4711 (28.5 GB), pid 4712",
+        fix="end the processes",
+        domain="user",
+        outcome="warn",
+        reported=("NVIDIA/DCGM#272",),
+    ),
+    Twin(
+        "gpus_are_idle",
+        changed(roce(), host__gpus__7__memory_used_bytes=40_000_000_000),
+        roce(),
+        says="40.0 GB are in use by processes that are not visible here",
+        fix="ask the host",
+        domain="host",
+        outcome="warn",
+    ),
+    Twin(
+        "inforom_is_valid",
+        changed(a100(), host__gpus__6__inforom_valid=False),
+        rtx4090(),  # a consumer card cannot be asked
+        says="the infoROM is corrupted",
+        fix="replaced",
+        domain="host",
+        outcome="warn",
+    ),
+)
