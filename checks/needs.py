@@ -230,3 +230,20 @@ EDAC = Need(
 )
 NVME = Need("nvme", "no NVMe drive is seen here", lambda now: now.host is not None and bool(now.host.nvme))
 EXT4 = Need("ext4", "no ext4 file system is seen here", lambda now: now.host is not None and bool(now.host.fs_errors))
+
+
+def _links(now: Snapshot) -> bool:
+    """A function on a guest's root bus has no link; elsewhere a missing file is not known, and no reason to skip."""
+    if now.host is None:
+        return False
+    return now.machine.surroundings.virtual is None or any(link.width is not None for link in now.host.links)
+
+
+def _rails(now: Snapshot) -> bool:
+    from checks.rails import rails
+
+    return bool(rails(now))
+
+
+LINKS = Need("pcie-links", "this guest's PCI devices have no link to look at", _links)
+RAILS = Need("rails", "no port that carries a job's traffic is up here (EFA's are not asked)", _rails)

@@ -1,7 +1,7 @@
 """PCIe links of GPUs and HCAs: width, speed under load, errors, and slots that are too small."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import BARE_METAL, BUS, GPU, GPUS, HOST, KERNEL_LOG, NVML, RDMA
+from checks.needs import BARE_METAL, BUS, GPU, GPUS, HOST, KERNEL_LOG, LINKS, NVML, RDMA
 from rig.finding import Finding
 from rig.host import PciLink
 from rig.lean import Iterable, Iterator
@@ -56,7 +56,7 @@ def narrow(now: Snapshot, named: Iterable[tuple[str, PciLink]]) -> Iterator[Find
             yield say(text, link.bus_id, most, link.width, evidence="current_link_width")
 
 
-@check(at="quick", needs=(GPU, HOST), domain="host", fix=RESEAT)
+@check(at="quick", needs=(GPU, LINKS), domain="host", fix=RESEAT)
 def gpu_links_have_all_their_lanes(now: Snapshot) -> Iterator[Finding]:
     """Each GPU uses all lanes that card and slot have.
 
@@ -104,7 +104,7 @@ def gpus_have_links_of_one_width(now: Snapshot) -> Iterator[Finding]:
         )
 
 
-@check(at="quick", needs=(RDMA, HOST), domain="host", fix=RESEAT)
+@check(at="quick", needs=(RDMA, LINKS), domain="host", fix=RESEAT)
 def hca_links_have_all_their_lanes(now: Snapshot) -> Iterator[Finding]:
     """Each HCA uses all lanes that card and slot have.
 
@@ -124,9 +124,9 @@ def hca_links_run_at_full_speed(now: Snapshot) -> Iterator[Finding]:
     Symptom: 100 Gb/s through a card of 200.
     Source: sysfs current_link_speed, max_link_speed.
     """
-    for hca, link in hca_links(now):
-        most = speed_possible(now, link)
-        if link.gts is not None and most is not None and link.gts < most:
+    told = [(hca, link, speed_possible(now, link)) for hca, link in hca_links(now) if link.gts is not None]
+    for hca, link, most in known([one for one in told if one[2] is not None] or None, "the speed of the HCAs' links"):
+        if link.gts < most:
             text = f"{hca.name} runs at {link.gts:g} of {most:g} GT/s"
             yield say(text, link.bus_id, most, link.gts, evidence="current_link_speed")
 
@@ -146,11 +146,10 @@ def hca_slots_carry_the_ports_rate(now: Snapshot) -> Iterator[Finding]:
     Symptom: the rate on the cable is right, the bandwidth is not.
     Source: PCI Express Base Specification (128b/130b coding); kernel line `limited by`.
     """
-    for hca, link in hca_links(now):
-        speed, lanes = speed_possible(now, link), lanes_possible(now, link)
+    told = [(hca, link, speed_possible(now, link), lanes_possible(now, link)) for hca, link in hca_links(now)]
+    told = [one for one in told if one[2] is not None and one[3] is not None]
+    for hca, link, speed, lanes in known(told or None, "the slots of the HCAs"):
         rate = sum(port.rate_gbps or 0.0 for port in hca.ports if port.state == "ACTIVE")
-        if speed is None or lanes is None:
-            continue
         room = speed * lanes * CODING.get(speed, 128 / 130)
         if room < rate:
             text = f"{hca.name} has {rate:g} Gb/s, its slot {room:.0f} Gb/s ({speed:g} GT/s, {lanes} lanes)"

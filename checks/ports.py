@@ -1,7 +1,7 @@
 """RDMA ports that are up: counters, flaps, firmware, and a loop through each."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import HOST, KERNEL_LOG, RDMA, ROCE
+from checks.needs import HOST, KERNEL_LOG, RAILS, RDMA, ROCE
 from checks.rails import fabric, port_health, rails
 from rig.finding import Finding
 from rig.lean import Iterator
@@ -92,7 +92,7 @@ def links_do_not_flap(now: Snapshot) -> Iterator[Finding]:
         raise CannotTell("how often the links went down: no counter tells")
 
 
-@check(at="quick", needs=(RDMA, KERNEL_LOG), domain="host", severity="warn", fix=CABLE)
+@check(at="quick", needs=(RAILS, KERNEL_LOG), domain="host", severity="warn", fix=CABLE)
 def kernel_reports_no_lost_link(now: Snapshot) -> Iterator[Finding]:
     """The kernel did not report the same rail's link as lost three times or more.
 

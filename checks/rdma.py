@@ -1,7 +1,7 @@
 """RDMA devices: whether they are all here, and whether this container may use them."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
+from checks.needs import RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
 from checks.rails import fabric, gravity, rails, several_nodes
 from rig.finding import Finding
 from rig.lean import Iterator
@@ -148,7 +148,7 @@ def rails_run_at_the_sold_rate(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    needs=(RDMA,),
+    needs=(RAILS,),
     domain="host",
     severity="warn",
     fix="Reseat cable and optics of the slower one",
@@ -164,7 +164,7 @@ def rails_run_at_one_rate(now: Snapshot) -> Iterator[Finding]:
     """
     best: dict[tuple[str | None, str | None], float] = {}
     found = [one for one in rails(now) if one.port.rate_gbps is not None]
-    for one in found:
+    for one in known(found or None, "the rates of the rails"):
         kind = (one.hca.device, one.hca.model)
         best[kind] = max(best.get(kind, 0.0), one.port.rate_gbps or 0.0)
     for one in found:
@@ -175,7 +175,7 @@ def rails_run_at_one_rate(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    needs=(RDMA,),
+    needs=(RAILS,),
     domain="host",
     severity="warn",
     fix="On the host: mlxconfig -d DEVICE set LINK_TYPE_P1=1 (InfiniBand), then reset the card",
@@ -190,7 +190,7 @@ def rails_have_one_link_layer(now: Snapshot) -> Iterator[Finding]:
     Source: /sys/class/infiniband/D/ports/N/link_layer.
     """
     found = rails(now)
-    if not found or found[0].port.link_layer != "InfiniBand" or len(found) >= len(now.machine.gpus):
+    if found[0].port.link_layer != "InfiniBand" or len(found) >= len(now.machine.gpus):
         return
     kinds = {(one.hca.device, one.hca.model) for one in found}
     routes = {dev.name for dev in now.machine.netdevs if dev.default_route}

@@ -1,7 +1,7 @@
 """RoCE: addresses, MTU and loss control of the rails; and whether the rails' subnets fit together."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import HOST, RDMA, ROCE
+from checks.needs import HOST, RAILS, ROCE
 from checks.rails import effective, port_health, rails
 from rig.finding import Finding
 from rig.host import PortHealth
@@ -154,7 +154,7 @@ def roce_traffic_is_in_the_lossless_class(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    needs=(RDMA,),
+    needs=(RAILS,),
     domain="platform",
     severity="warn",
     fix=FABRIC_TEAM,

@@ -129,6 +129,8 @@ def nvlinked_gpus_grant_peer_access(now: Snapshot) -> Iterator[Finding]:
     Source: nvmlDeviceGetP2PStatus, read and write.
     """
     gpus = [gpu for gpu in now.machine.gpus if not gpu.mig and not consumer(gpu)]
+    if now.machine.nvml != "ok" and all(gpu.nvlinks is None for gpu in gpus):
+        known(None if gpus else (), "the GPUs' NVLinks")
     joined = {gpu.bus_id: gpu for gpu in gpus if gpu.nvlinks and gpu.nvlink_peers}
     for gpu in joined.values():
         peers = known(gpu.p2p_peers, f"the peer access of GPU {gpu.index}")
@@ -193,8 +195,10 @@ def bar_holds_the_gpus_memory(now: Snapshot) -> Iterator[Finding]:
     links = {link.bus_id: link.bar_bytes for link in now.host.links} if now.host else {}
     health = {gpu.bus_id: gpu.bar1_bytes for gpu in now.host.gpus} if now.host else {}
     for gpu in now.machine.gpus:
-        memory = gpu.memory_bytes
-        if memory is None or memory <= LARGE_WINDOW or gpu.c2c or gpu_supports(now.machine, gpu) is False:
+        if gpu.c2c or gpu_supports(now.machine, gpu) is False:
+            continue
+        memory = known(gpu.memory_bytes, f"the memory of GPU {gpu.index}")
+        if memory <= LARGE_WINDOW:
             continue
         window = known(health.get(gpu.bus_id or "") or links.get(gpu.bus_id or ""), f"the BAR of GPU {gpu.index}")
         if window < memory:
