@@ -1,7 +1,7 @@
-"""NCCL: its version, what it is told, what it falls back to, and what it did when it was tried."""
+"""NCCL: its version, what it is told, and what it falls back to."""
 
 from checks import CannotTell, Need, check, known, say
-from checks.needs import GPU, GPUS, HOST, PINS, RDMA, SOLD_HCAS
+from checks.needs import GPU, GPUS, HOST, PINS, SOLD_HCAS
 from checks.rails import effective, fabric, gravity, rails
 from rig.finding import Finding
 from rig.lean import Iterator
@@ -258,40 +258,3 @@ def nccl_is_not_left_talking(now: Snapshot) -> Iterator[Finding]:
     level = (now.environ.get("NCCL_DEBUG") or "").upper()
     if level in LOUD and not now.environ.get("NCCL_DEBUG_FILE"):
         yield say(f"NCCL_DEBUG={level} is on", "NCCL_DEBUG", "WARN", level)
-
-
-@check(
-    at="full", needs=(RDMA, GPUS), domain="host", fix="Read the lines NET/IB in NCCL_DEBUG=INFO", probe="nccl_network"
-)
-def nccl_network_is_rdma(now: Snapshot) -> Iterator[Finding]:
-    """NCCL, made to use the network within this node, uses the HCAs and not sockets.
-
-    Library, provider, nodes, memlock and NCCL's own filters together, without a second machine.
-
-    Symptom: `Using network Socket` on a machine full of HCAs.
-    Source: an all-reduce with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1; NVIDIA/nccl#1560.
-    """
-    probe = known(now.probes.get("nccl_network"), "NCCL over the network")
-    nets = known(probe.data.get("nets") or None, "which network NCCL used")
-    if "Socket" in nets and (rails(now) or any(map(is_efa, fabric(now)))):
-        reason = _why_tcp(now)
-        more = f": {reason}" if reason else ""
-        yield say(f"NCCL used TCP beside usable HCAs{more}", "NCCL", "IB", list(nets), outcome=gravity(now))
-
-
-@check(
-    at="full",
-    needs=(GPUS,),
-    domain="host",
-    fix="Return the node; NCCL_P2P_DISABLE=1 shows whether it is NVLink or PCIe",
-    probe="nccl_node",
-)
-def nccl_sums_are_right(now: Snapshot) -> Iterator[Finding]:
-    """An all-reduce over all GPUs of this node gives the right sum on every rank.
-
-    Symptom: NaN, or a loss that no seed reproduces.
-    Source: a compared all-reduce.
-    """
-    probe = known(now.probes.get("nccl_node"), "an all-reduce")
-    if not known(probe.data.get("right"), "whether the sums were right"):
-        yield say("An all-reduce over all GPUs gave wrong sums", "NCCL", "right sums", "wrong sums")

@@ -1,4 +1,4 @@
-"""RDMA ports that are up: counters, flaps, firmware, and a loop through each."""
+"""RDMA ports that are up: counters, flaps, firmware."""
 
 from checks import CannotTell, check, known, say
 from checks.needs import HOST, KERNEL_LOG, RAILS, RDMA, ROCE
@@ -125,23 +125,3 @@ def hcas_have_one_firmware(now: Snapshot) -> Iterator[Finding]:
         if len(versions) > 1:
             words = "; ".join(f"{version}: {listed(dict.fromkeys(names))}" for version, names in versions.items())
             yield say(f"HCAs of one model with different firmware: {words}", "fw_ver", "one version", sorted(versions))
-
-
-@check(at="full", needs=(RDMA,), domain="host", fix=CABLE, probe="rdma_loopback")
-def rdma_moves_data_through_each_port(now: Snapshot) -> Iterator[Finding]:
-    """Data sent through each rail's own port comes back.
-
-    Proves that nodes, libraries, memlock and port work together, in this container, without a second machine.
-
-    Symptom: every file looks right, and the first collective fails.
-    Source: a loopback through the card (ib_write_bw).
-    """
-    probe = known(now.probes.get("rdma_loopback"), "a loop through the ports")
-    if probe.state == "absent":
-        raise CannotTell(probe.error or "a loop through the ports: its program is not there")
-    for one in known(probe.data.get("ports") or None, "a loop through the ports"):
-        name = f"{one['hca']}:{one.get('port', 1)}"
-        if one.get("error"):
-            yield say(f"{name}: {one['error']}", name)
-        elif one.get("gbps") is None:
-            yield say(f"{name}: not measured", name, outcome="unknown")

@@ -145,38 +145,6 @@ def consumer(gpu: Gpu) -> bool:
 
 
 @check(
-    at="full",
-    needs=(GPUS,),
-    domain="host",
-    fix="NCCL_P2P_DISABLE=1 until the host has another driver",
-    probe="gpu_p2p",
-)
-def peer_copies_arrive_unharmed(now: Snapshot) -> Iterator[Finding]:
-    """Where the driver grants peer access, copied bytes arrive as they were sent.
-
-    Some drivers grant it on consumer cards that cannot do it: a run hangs, or trains on garbage.
-
-    Symptom: NaN or a hang with two GPUs, none with one.
-    Source: a copy between each pair, compared; NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17, #45.
-    """
-    names = {gpu.bus_id: f"GPU {gpu.index}" for gpu in now.machine.gpus}
-    probe = known(now.probes.get("gpu_p2p"), "peer copies")
-    pairs = [one for one in known(probe.data.get("pairs"), "peer copies") if one.get("claimed") is not None]
-    for one in known(pairs or None, "peer copies"):
-        if not one["claimed"]:
-            continue
-        pair = f"{names.get(one['a'], one['a'])} -> {names.get(one['b'], one['b'])}"
-        if one.get("right") is False:
-            yield say(
-                f"{pair}: the driver grants peer access, and the bytes arrive wrong", pair, "equal bytes", "wrong"
-            )
-        elif one.get("error"):
-            yield say(f"{pair}: the driver grants peer access, and copies fail: {one['error']}", pair)
-        elif one.get("right") is None:
-            yield say(f"{pair}: not compared", pair, outcome="unknown")
-
-
-@check(
     at="quick",
     needs=(DIRECT, HOST),
     domain="host",

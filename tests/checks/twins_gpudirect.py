@@ -5,7 +5,6 @@ from typing import Any
 from rig.snapshot import Probe, Snapshot
 from tests.checks.snapshots import a100, h100, healthy, roce
 from tests.checks.twin import Twin, changed
-from tests.checks.twins_ports import looped
 
 SOLD = {"expected__gdr": True}
 
@@ -39,6 +38,15 @@ def far(now: Snapshot, number: int) -> Snapshot:
 
 def network(now: Snapshot, **told: Any) -> Snapshot:
     return now._replace(probes={**now.probes, "nccl_network": Probe("nccl_network", "ok", told)})
+
+
+def looped(now: Snapshot, name: str = "rdma_loopback", **odd: Any) -> Snapshot:
+    """What the loops through the rails said; `odd` of the first."""
+    loops: list[dict[str, Any]] = [
+        {"hca": hca.name, "port": 1, "rate_gbps": 400.0, "gbps": 372.5, "error": None} for hca in now.machine.hcas[:4]
+    ]
+    loops[0].update(odd)
+    return now._replace(probes={**now.probes, name: Probe(name, "ok", {"ports": loops})})
 
 
 NEWER = changed(loaded(a100()), machine__libraries__nccl_version=(2, 23, 4))

@@ -1,10 +1,8 @@
 """Fixtures of the family nccl."""
 
-from typing import Any
-
 from rig.finding import Finding
 from rig.plan import Setting
-from rig.snapshot import Probe, Snapshot
+from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, healthy, rtx4090
 from tests.checks.twin import Twin, changed
 from tests.checks.twins_rdma import closed, sold
@@ -27,10 +25,6 @@ def nccl(now: Snapshot, *version: int) -> Snapshot:
 def model(now: Snapshot, name: str, capability: tuple[int, int]) -> Snapshot:
     gpus = tuple(gpu._replace(model=name, capability=capability) for gpu in now.machine.gpus)
     return changed(now, machine__gpus=gpus)  # type: ignore[no-any-return]
-
-
-def probed(now: Snapshot, name: str, **told: Any) -> Snapshot:
-    return now._replace(probes={**now.probes, name: Probe(name, "ok", told)})
 
 
 def planning(now: Snapshot, *findings: Finding, **nccl: str) -> Snapshot:
@@ -197,22 +191,5 @@ TWINS = (
         fix="Unset NCCL_DEBUG",
         domain="user",
         outcome="warn",
-    ),
-    Twin(
-        "nccl_network_is_rdma",
-        probed(h100(), "nccl_network", nets=["Socket"], gdr=None),
-        probed(h100(), "nccl_network", nets=["IB"], gdr=True),
-        says="NCCL used TCP beside usable HCAs",
-        fix="NCCL_DEBUG=INFO",
-        domain="host",
-        reported=("NVIDIA/nccl#1560", "NVIDIA/nvidia-container-toolkit#1877"),
-    ),
-    Twin(
-        "nccl_sums_are_right",
-        probed(h100(), "nccl_node", right=False),
-        probed(h100(), "nccl_node", right=True),
-        says="wrong sums",
-        fix="Return the node",
-        domain="host",
     ),
 )

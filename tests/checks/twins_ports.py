@@ -3,7 +3,7 @@
 from typing import Any
 
 from rig.host import KernelEvent
-from rig.snapshot import Probe, Snapshot
+from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, roce
 from tests.checks.twin import Twin, changed
 
@@ -30,15 +30,6 @@ def lost(now: Snapshot, name: str, times: int) -> Snapshot:
     return changed(  # type: ignore[no-any-return]
         now, host__kernel_log=(KernelEvent("link-lost", "Link down", subject=name),) * times
     )
-
-
-def looped(now: Snapshot, name: str = "rdma_loopback", **odd: Any) -> Snapshot:
-    """What the loops through the rails said; `odd` of the first."""
-    loops: list[dict[str, Any]] = [
-        {"hca": hca.name, "port": 1, "rate_gbps": 400.0, "gbps": 372.5, "error": None} for hca in now.machine.hcas[:4]
-    ]
-    loops[0].update(odd)
-    return now._replace(probes={**now.probes, name: Probe(name, "ok", {"ports": loops})})
 
 
 TWINS = (
@@ -95,13 +86,5 @@ TWINS = (
         fix="flint",
         domain="host",
         outcome="warn",
-    ),
-    Twin(
-        "rdma_moves_data_through_each_port",
-        looped(h100(), gbps=None, error="ibv_reg_mr: Cannot allocate memory"),
-        looped(h100()),
-        says="mlx5_0:1: ibv_reg_mr: Cannot allocate memory",
-        fix="cable",
-        domain="host",
     ),
 )

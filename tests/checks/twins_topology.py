@@ -1,8 +1,6 @@
 """Fixtures of the family topology."""
 
-from typing import Any
-
-from rig.snapshot import Probe, Snapshot
+from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, healthy, rtx4090
 from tests.checks.twin import Twin, changed
 
@@ -12,21 +10,6 @@ GIB = 1 << 30
 def redirecting(now: Snapshot) -> Snapshot:
     pci = tuple(one._replace(acs_redirects=True) if one.class_code == "060400" else one for one in now.machine.pci)
     return changed(now, machine__pci=pci)  # type: ignore[no-any-return]
-
-
-def copied(now: Snapshot, **odd: Any) -> Snapshot:
-    """What the copies between the GPUs said: as the driver does, and rightly, but for the first pair."""
-    gpus = now.machine.gpus
-    pairs = [
-        {"a": a.bus_id, "b": b.bus_id, "claimed": b.bus_id in (a.p2p_peers or ()), "right": None, "error": None}
-        for a in gpus
-        for b in gpus
-        if a is not b
-    ]
-    for pair in pairs:
-        pair["right"] = True if pair["claimed"] else None
-    pairs[0].update(odd)
-    return now._replace(probes={**now.probes, "gpu_p2p": Probe("gpu_p2p", "ok", {"pairs": pairs})})
 
 
 TWINS = (
@@ -73,27 +56,6 @@ TWINS = (
         rtx4090(),  # none on these cards, by design
         says="GPU 3 has NVLink",
         fix="fabric manager",
-        domain="host",
-    ),
-    Twin(
-        "peer_copies_arrive_unharmed",
-        copied(rtx4090(), claimed=True, right=False),
-        copied(rtx4090()),  # a driver that says that it cannot
-        says="GPU 0 -> GPU 1: the driver grants peer access, and the bytes arrive wrong",
-        fix="NCCL_P2P_DISABLE=1",
-        domain="host",
-        reported=(
-            "NVIDIA/nccl-tests#117",
-            "tinygrad/open-gpu-kernel-modules#17",
-            "tinygrad/open-gpu-kernel-modules#45",
-        ),
-    ),
-    Twin(
-        "peer_copies_arrive_unharmed",
-        copied(h100(), right=None, error="CUDA error 719"),
-        copied(h100()),
-        says="CUDA error 719",
-        fix="NCCL_P2P_DISABLE=1",
         domain="host",
     ),
     Twin(
