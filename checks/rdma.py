@@ -221,25 +221,3 @@ def infiniband_cards_have_devices(now: Snapshot) -> Iterator[Finding]:
     if lost:
         text = f"InfiniBand cards without an RDMA device: {listed(lost)}"
         yield say(text, listed(lost), outcome=gravity(now))
-
-
-@check(at="quick", needs=(RDMA,), domain="image", fix=PACKAGES, probe="library_identity")
-def verbs_lists_the_devices(now: Snapshot) -> Iterator[Finding]:
-    """libibverbs, asked in this container, lists the HCAs that sysfs shows.
-
-    The one question that covers the library, its configuration and the provider's own version together; NCCL asks the
-    same.
-
-    Symptom: everything seems installed, and NCCL still says `NET/IB : No device found`.
-    Source: ibv_get_device_list(3); NVIDIA/nvidia-container-toolkit#1877.
-    """
-    probe = known(now.probes.get("library_identity"), "what libibverbs says")
-    if probe.data.get("verbs") is False:
-        text = f"libibverbs does not load: {probe.data.get('verbs_error') or 'no reason told'}"
-        yield say(text, "libibverbs", outcome=gravity(now))
-        return
-    listed_there = known(probe.data.get("verbs_devices"), "the devices that libibverbs lists")
-    lost = [hca.name for hca in fabric(now) if reachable(hca) and hca.name not in listed_there]
-    if lost:
-        text = f"libibverbs does not list {listed(lost)}: its provider is missing or too old"
-        yield say(text, listed(lost), lost, list(listed_there), outcome=gravity(now))

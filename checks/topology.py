@@ -1,7 +1,7 @@
 """How GPUs and HCAs reach each other and their CPUs: ACS, IOMMU, NUMA, peer access, the window to GPU memory."""
 
 from checks import check, known, say
-from checks.needs import BARE_METAL, BUS, DIRECT, GPU, GPUS, HOST
+from checks.needs import BARE_METAL, BUS, DIRECT, GPUS, HOST
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.machine import Gpu
@@ -77,40 +77,6 @@ def devices_know_their_numa_node(now: Snapshot) -> Iterator[Finding]:
     lost += [hca.name for hca in now.machine.hcas if hca.numa is None and hca.bus_id is not None]
     if lost:
         yield say(f"No NUMA node is known for {listed(lost)}", listed(lost), "a node", -1)
-
-
-@check(
-    at="quick",
-    needs=(GPU, HOST),
-    domain="user",
-    severity="warn",
-    fix="docker run without --cpuset-cpus, or with CPUs of every GPU's NUMA node",
-)
-def cpus_cover_the_gpus_nodes(now: Snapshot) -> Iterator[Finding]:
-    """The container may use CPUs of each GPU's NUMA node.
-
-    Symptom: ranks whose data loader and launches run on the other socket.
-    Source: Cpus_allowed_list in /proc/self/status, /sys/devices/system/node/nodeN/cpulist.
-    """
-    allowed = numbers(known(now.host.cpuset if now.host else None, "the CPUs that may be used"))
-    nodes = {node.index: numbers(node.cpus) for node in now.machine.numa if node.cpus}
-    told = [gpu for gpu in now.machine.gpus if gpu.numa in nodes]
-    if not told and len(now.machine.numa) > 1:
-        known(None, "the NUMA nodes of the GPUs")
-    lost = [gpu for gpu in told if not allowed & nodes[gpu.numa or 0]]
-    if lost:
-        words = listed(f"GPU {gpu.index} (node {gpu.numa})" for gpu in lost)
-        yield say(f"None of the allowed CPUs is near {words}", words, "CPUs of each node", now.host and now.host.cpuset)
-
-
-def numbers(text: str) -> set[int]:
-    """The numbers that a kernel list names: `0-3,8` is 0, 1, 2, 3, 8."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        low, _, high = part.partition("-")
-        if low.isdigit() and (high or low).isdigit():
-            found.update(range(int(low), int(high or low) + 1))
-    return found
 
 
 @check(

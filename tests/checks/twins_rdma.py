@@ -3,7 +3,7 @@
 from typing import Any
 
 from rig.machine import Gid, Hca, PciDevice
-from rig.snapshot import Probe, Snapshot
+from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, healthy, roce
 from tests.checks.twin import Twin, changed
 
@@ -30,12 +30,6 @@ def port(now: Snapshot, number: int, **values: Any) -> Snapshot:
     return changed(  # type: ignore[no-any-return]
         now, **{f"machine__hcas__{number}__ports__0__{name}": value for name, value in values.items()}
     )
-
-
-def verbs(now: Snapshot, names: list[str] | None = None, **more: Any) -> Snapshot:
-    names = [hca.name for hca in now.machine.hcas] if names is None else names
-    data = {"verbs": True, "verbs_devices": names, **more}
-    return now._replace(probes={**now.probes, "library_identity": Probe("library_identity", "ok", data)})
 
 
 def bare_vf(hca: Hca) -> Hca:
@@ -176,22 +170,5 @@ TWINS = (
         says="0000:77:00.0",
         fix="modprobe mlx5_ib",
         domain="host",
-    ),
-    Twin(
-        "verbs_lists_the_devices",
-        verbs(sold(h100(), hcas=8), []),
-        verbs(h100()),
-        says="libibverbs does not list mlx5_0",
-        fix="ibverbs-providers",
-        domain="image",
-        reported=("NVIDIA/nvidia-container-toolkit#1877",),
-    ),
-    Twin(
-        "verbs_lists_the_devices",
-        verbs(h100(), verbs=False, verbs_error="libibverbs.so.1: cannot open shared object file"),
-        verbs(closed(h100(), 4), [hca.name for hca in h100().machine.hcas if hca.name != "mlx5_4"]),
-        says="cannot open shared object file",
-        fix="ibverbs-providers",
-        domain="image",
     ),
 )

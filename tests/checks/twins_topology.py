@@ -42,15 +42,6 @@ TWINS = (
         outcome="warn",
     ),
     Twin(
-        "cpus_cover_the_gpus_nodes",
-        changed(h100(), host__cpuset="0-55"),
-        changed(h100(), host__cpuset="0-3,56-59"),
-        says="GPU 4 (node 1)",
-        fix="--cpuset-cpus",
-        domain="user",
-        outcome="warn",
-    ),
-    Twin(
         "nvlinked_gpus_grant_peer_access",
         changed(h100(), machine__gpus__3__p2p=False, machine__gpus__3__p2p_peers=()),
         rtx4090(),  # none on these cards, by design
