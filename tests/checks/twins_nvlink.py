@@ -22,7 +22,8 @@ def boards(now: Snapshot, model: str, nvlinks: int | None, count: int = 8, **hea
     )
     told = tuple(one._replace(**health) for one in now.host.gpus[:count])
     pci = tuple(one for one in now.machine.pci if (one.class_code or "")[:4] != "0680")
-    return changed(now, machine__gpus=gpus, host__gpus=told, machine__pci=pci)  # type: ignore[no-any-return]
+    now = changed(now, machine__gpus=gpus, host__gpus=told, machine__pci=pci)
+    return changed(now, machine__surroundings__gpus_on_bus=count)  # type: ignore[no-any-return]
 
 
 def wired(now: Snapshot) -> Snapshot:
