@@ -1,7 +1,7 @@
 """NCCL: its version, what it is told, and what it falls back to."""
 
 from checks import CannotTell, Need, check, known, say
-from checks.needs import GPU, GPUS, HOST, PINS, SOLD_HCAS
+from checks.needs import BUS, GPU, GPUS, HOST, PINS, SOLD_HCAS
 from checks.rails import effective, fabric, gravity, rails
 from rig.finding import Finding
 from rig.lean import Iterator
@@ -52,7 +52,7 @@ def nccl_knows_these_gpus(now: Snapshot) -> Iterator[Finding]:
         yield say(text, "NCCL", dotted(least), dotted(version))
 
 
-@check(at="boot", domain="user", severity="warn", fix="Unset the variable", covers=CONTRADICTIONS)
+@check(at="boot", needs=(BUS,), domain="user", severity="warn", fix="Unset the variable", covers=CONTRADICTIONS)
 def nccl_variables_fit_the_machine(now: Snapshot) -> Iterator[Finding]:
     """No NCCL variable of the user contradicts what was found.
 
@@ -166,6 +166,7 @@ def peer_access_is_off_where_it_is_broken(now: Snapshot) -> Iterator[Finding]:
     Symptom: a hang or NaN with two RTX 4090, none with one.
     Source: NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17, #45.
     """
+    known([gpu.p2p for gpu in now.machine.gpus if gpu.p2p is not None] or None, "whether the driver grants peer access")
     broken = any(one.id == "P2P_BROKEN" for one in now.plan.findings)
     off = effective(now, "NCCL_P2P_DISABLE") == "1" or effective(now, "NCCL_P2P_LEVEL") in ("LOC", "0")
     if broken and not off:
@@ -246,7 +247,7 @@ def topology_file_is_of_this_machine(now: Snapshot) -> Iterator[Finding]:
         yield say(text, path, buses, list(host.topology_buses))
 
 
-@check(at="quick", domain="user", severity="warn", fix="Unset NCCL_DEBUG, or set it to WARN")
+@check(at="quick", needs=(GPU,), domain="user", severity="warn", fix="Unset NCCL_DEBUG, or set it to WARN")
 def nccl_is_not_left_talking(now: Snapshot) -> Iterator[Finding]:
     """NCCL's debug output is not left on.
 

@@ -1,10 +1,11 @@
 """RDMA devices: whether they are all here, and whether this container may use them."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
+from checks.needs import BUS, RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
 from checks.rails import fabric, gravity, rails, several_nodes
 from rig.finding import Finding
 from rig.lean import Iterator
+from rig.machine import PciDevice
 from rig.plan.hca import has_provider, is_efa, provider_of, reachable
 from rig.plan.nccl_facts import listed
 from rig.snapshot import Snapshot
@@ -203,6 +204,7 @@ def rails_have_one_link_layer(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
+    needs=(BUS,),
     domain="host",
     severity="warn",
     fix="On the host: modprobe mlx5_ib; in a container: docker run --network=host (or rdma system set netns shared)",
@@ -215,9 +217,13 @@ def infiniband_cards_have_devices(now: Snapshot) -> Iterator[Finding]:
     Symptom: `ibv_devinfo` lists nothing although `lspci` shows the cards.
     Source: PCI class 0207; rdma-system(8).
     """
-    known_buses = {hca.bus_id for hca in now.machine.hcas} | {hca.pf_bus_id for hca in now.machine.hcas}
-    lost = [one.bus_id for one in now.machine.pci if (one.class_code or "")[:4] == "0207"]
-    lost = [bus for bus in lost if bus not in known_buses]
+    seen = {hca.bus_id for hca in now.machine.hcas} | {hca.pf_bus_id for hca in now.machine.hcas}
+    cards = [one.bus_id for one in known(now.machine.pci or None, "the PCI bus") if _is_infiniband(one)]
+    lost = [bus for bus in cards if bus not in seen]
     if lost:
         text = f"InfiniBand cards without an RDMA device: {listed(lost)}"
         yield say(text, listed(lost), outcome=gravity(now))
+
+
+def _is_infiniband(device: PciDevice) -> bool:
+    return (device.class_code or "").startswith("0207")
