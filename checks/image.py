@@ -30,6 +30,7 @@ INITS = (
     "pause",
 )
 ROOMS = "/opt/rig"
+LISTED = 50  # rig.detect.image_files keeps no more of a kind
 
 
 @check(
@@ -82,7 +83,8 @@ def files_are_not_for_everybody_to_write(now: Snapshot) -> Iterator[Finding]:
     tops = sorted({"/".join(path.split("/")[:3]) for path in loose})
     for top in tops:
         paths = [path for path in loose if path == top or path.startswith(f"{top}/")]
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        least = "at least " if len(image.loose) >= LISTED else ""
+        more = f" and {least}{len(paths) - 1} more" if len(paths) > 1 else ""
         yield say(f"everybody can write {paths[0]}{more}", top, None, len(paths), f"chmod -R go-w {top}")
     if image.rig_files_writable and ROOMS not in tops:
         yield say(f"{ROOMS} can be changed by the user {image.account.uid}, who is not root", ROOMS)
@@ -162,21 +164,21 @@ def rig_can_be_started(now: Snapshot) -> Iterator[Finding]:
     needs=(IMAGE,),
     severity="warn",
     domain="user",
-    fix="docker run --user UID:0, so that the boot can add a passwd entry",
+    fix="docker run --user UID:0, so that the boot can add one",
 )
 def account_has_a_name(now: Snapshot) -> Iterator[Finding]:
-    """The user that runs has an entry in /etc/passwd, or at least a name in the environment.
+    """The user that runs has an entry in /etc/passwd, or the boot can add one.
 
-    getpass.getuser() and torch.compile's cache folder ask for it. The boot adds an entry where group 0 may, and sets
-    USER: a user with either is innocent.
+    ssh does not start for a user without one, and so no job of several nodes does. The boot adds it where group 0 may
+    write /etc/passwd; USER it sets in any case.
 
-    Symptom: `KeyError: 'getpwuid(): uid not found: 12345'`.
-    Source: /etc/passwd; Python's getpass and pwd.
+    Symptom: `No user exists for uid 12345` from ssh; `KeyError: 'getpwuid(): uid not found: 12345'`.
+    Source: /etc/passwd, access(2); ssh(1), Python's pwd.
     """
     account = image_of(now).account
     known(account.uid, "the user that runs")
-    if account.name is None and not (now.environ.get("USER") or now.environ.get("LOGNAME")):
-        yield say(f"the user {account.uid} has no name", "/etc/passwd", "an entry", None)
+    if account.name is None and not known(account.passwd_writable, "whether a passwd entry can be added"):
+        yield say(f"the user {account.uid} has no name, and none can be added", "/etc/passwd", "an entry", None)
 
 
 def _people(account: Any) -> bool:
@@ -215,8 +217,8 @@ def account_home_exists(now: Snapshot) -> Iterator[Finding]:
 def home_can_be_written(now: Snapshot) -> Iterator[Finding]:
     """Programs can write where they take home to be.
 
-    Hugging Face, triton and torch's compiled ops keep their caches there. The boot makes a home up where HOME cannot be
-    written, so a HOME that can be is innocent, whatever passwd says.
+    Hugging Face, triton and torch's compiled ops keep their caches there. Where HOME cannot be written the boot makes
+    one up below /run/rig, /tmp or /dev/shm: a user without a home is innocent where one of these can be written.
 
     Symptom: `PermissionError: [Errno 13] Permission denied: '/.cache'` at the first download or compiled op.
     Source: HOME, /etc/passwd, access(2).
@@ -228,5 +230,7 @@ def home_can_be_written(now: Snapshot) -> Iterator[Finding]:
         home, writable = account.home, account.home_writable
     if home is not None and home == account.home and account.home_exists is False and _people(account):
         return  # account_home_exists says it
+    if image_of(now).entrypoint and account.makeshift:
+        return
     if not known(writable, "whether the home can be written"):
         yield say(f"HOME is {home}, which this user cannot write", "HOME", None, home)

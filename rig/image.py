@@ -21,6 +21,8 @@ class Account(NamedTuple):
     home_writable: bool | None = None
     home_variable: str | None = None  # HOME, as the user's environment has it
     variable_writable: bool | None = None  # that folder exists and can be written
+    passwd_writable: bool | None = None  # the boot can add an entry for a user that has none
+    makeshift: bool | None = None  # the boot finds a folder in which to make a home up
 
 
 class Image(NamedTuple):

@@ -71,16 +71,15 @@ CACHE_FOLDERS = (
     *("/tmp", "/var/tmp"),
 )
 CACHES = ("find", BORN, MADE, *CACHE_FOLDERS, "-xdev", "-type", "f", "-printf", "%C@ %s %p\\n")
-TINI = (
-    "/usr/bin/tini",
-    "/usr/local/bin/tini",
-    "/bin/tini",
-    "/sbin/tini",
-    "/usr/sbin/tini",
-    "/tini",
-)
+PROGRAMS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 ENTRYPOINT = "/usr/local/bin/rig"
 ROOMS = "/opt/rig"
+PASSWD = "/etc/passwd"
+STATES = (
+    "/run/rig",
+    "/tmp",
+    "/dev/shm",
+)  # where the boot makes a home up (entrypoint/state.py), and what its variables name
 
 
 class Found(NamedTuple):
@@ -99,6 +98,7 @@ class Asked(NamedTuple):
     name: str | None
     home: str | None
     variable: str | None
+    states: tuple[str, ...]
 
 
 def parse_modes(text: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -194,11 +194,16 @@ def _rights(paths: Sequence[str]) -> tuple[str, ...]:
 def start(root: Root, environ: Mapping[str, str]) -> Asked:
     """Start to look; `read_files` collects."""
     uid = parse_uid(root.read("/proc/self/status"))
-    name, home = parse_home(root.read("/etc/passwd"), uid)
+    name, home = parse_home(root.read(PASSWD), uid)
     variable = environ.get("HOME") or None
-    paths = [path for path in (home, variable, ROOMS, ENTRYPOINT) if path is not None and path.startswith("/")]
+    named = (environ.get("RIG_STATE"), environ.get("XDG_RUNTIME_DIR"), *STATES)
+    states = tuple(path for path in named if path is not None and path.startswith("/"))
+    wanted = (home, variable, ROOMS, ENTRYPOINT, PASSWD, *states)
+    paths = [path for path in wanted if path is not None and path.startswith("/")]
     asked = {"modes": MODES, "secrets": SECRETS, "caches": CACHES, "rights": _rights(list(dict.fromkeys(paths)))}
-    return Asked({what: root.start(argv, DEADLINE_S) for what, argv in asked.items()}, uid, name, home, variable)
+    return Asked(
+        {what: root.start(argv, DEADLINE_S) for what, argv in asked.items()}, uid, name, home, variable, states
+    )
 
 
 def read_files(root: Root, asked: Asked) -> Image:
@@ -219,7 +224,7 @@ def read_files(root: Root, asked: Asked) -> Image:
         loose=loose,
         setuid=setuid,
         init=line(root.read("/proc/1/comm")),
-        tini=next((path for path in TINI if root.link(path) is not None), None),
+        tini=next((f"{one}/tini" for one in PROGRAMS if root.link(f"{one}/tini") is not None), None),
         entrypoint=f"e {ENTRYPOINT}" in rights if looked["rights"] else None,
         account=_account(asked, rights if looked["rights"] else None),
         os_release=parse_codename(root.read("/etc/os-release")),
@@ -248,4 +253,14 @@ def _account(asked: Asked, rights: set[str] | None) -> Account:
         return None if rights is None or path is None else f"{sign} {path}" in rights
 
     home, variable = asked.home, asked.variable
-    return Account(asked.uid, asked.name, home, has("x", home), has("w", home), variable, has("w", variable))
+    return Account(
+        asked.uid,
+        asked.name,
+        home,
+        has("x", home),
+        has("w", home),
+        variable,
+        has("w", variable),
+        has("w", PASSWD),
+        None if rights is None else any(f"w {path}" in rights for path in asked.states),
+    )

@@ -7,9 +7,10 @@ from rig.snapshot import Snapshot
 from tests.checks.snapshots import h100
 from tests.checks.twin import Twin, changed
 
-# `docker run --user 12345:0`, after the boot has made a home up: innocent, with or without a passwd entry.
-STRANGER = Account(12345, home_variable="/run/rig/home", variable_writable=True)
-NAMED = STRANGER._replace(name="user", home="/run/rig/home", home_exists=True, home_writable=True)
+# `docker run --user 12345:0`: the boot makes up a home and adds a passwd entry, so that is innocent.
+STRANGER = Account(12345, home_variable="/", variable_writable=False, passwd_writable=True, makeshift=True)
+LOCKED = STRANGER._replace(passwd_writable=False, makeshift=False)  # another group, a root that is read-only, no tmpfs
+NAMED = STRANGER._replace(name="user", home="/run/rig/home", home_exists=True, home_writable=True, home_variable=None)
 NOBODY = STRANGER._replace(uid=65534, name="nobody", home="/nonexistent", home_exists=False, home_writable=False)
 HOMELESS = Account(4242, "trainer", "/nowhere", False, False, "/nowhere", False)
 RIG = ("/opt/rig", "/opt/rig/boot.pack", "/opt/rig/rig/root.py")
@@ -22,8 +23,8 @@ def inside() -> Snapshot:
     return now
 
 
-def of(account: Account, **environ: str) -> Snapshot:
-    now: Snapshot = changed(inside(), image__account=account, environ=environ)
+def of(account: Account) -> Snapshot:
+    now: Snapshot = changed(inside(), image__account=account)
     return now
 
 
@@ -97,9 +98,9 @@ TWINS = (
     ),
     Twin(
         "account_has_a_name",
+        of(LOCKED),
         of(STRANGER),
-        of(STRANGER, USER="user"),
-        says="the user 12345 has no name",
+        says="the user 12345 has no name, and none can be added",
         fix="--user UID:0",
         domain="user",
         outcome="warn",
@@ -122,7 +123,7 @@ TWINS = (
     ),
     Twin(
         "home_can_be_written",
-        of(STRANGER._replace(home_variable="/", variable_writable=False)),
+        of(LOCKED),
         of(NOBODY),
         says="HOME is /, which this user cannot write",
         fix="-e HOME=",
@@ -131,7 +132,7 @@ TWINS = (
     ),
     Twin(
         "home_can_be_written",
-        of(NAMED._replace(home_writable=False, home_variable=None, variable_writable=None)),
+        of(NAMED._replace(home_writable=False, makeshift=False)),
         of(HOMELESS),  # account_home_exists says it
         says="HOME is /run/rig/home",
         fix="-e HOME=",
