@@ -1,6 +1,5 @@
 """The probes as programs in the image: what needs no GPU measures, what needs one is rehearsed or has a stand-in."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 import pytest
 
 from checks.running import merged
+from rig.pins import read_pins
 
+PINS = read_pins(Path(__file__).resolve().parent.parent.parent / "pins.toml").args["deepspeed"]
 FOLDER = "/opt/rig/checks/probes"
 NCCL = "/opt/venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"
 STAND_IN = Path(__file__).parent / "programs" / "libcuda_stand_in.c"
@@ -33,17 +34,18 @@ def told(docker: Any) -> Run:
 
 def test_the_stack_is_what_the_pins_say(told: Run) -> None:
     data = told(f"python {FOLDER}/stack_import.py")
-    assert (data["torch"], data["torch_cuda"], data["deepspeed"]) == ("2.1.2+cu121", "12.1", "0.12.6")
-    assert not data["errors"] and data["cudnn"].startswith("8.9.")
+    assert data["torch"].partition("+")[0] == PINS["TORCH_VERSION"] and data["torch_cuda"] == PINS["CUDA_VERSION"]
+    assert data["deepspeed"] == PINS["DEEPSPEED_VERSION"] and data["cudnn"] == PINS["CUDNN_VERSION"]
+    assert not data["errors"]
     assert {"sm_80", "sm_90"} <= set(data["arch_list"])
 
 
 def test_the_mapped_libraries_are_named_by_what_they_say_themselves(told: Run) -> None:
     data = told(f"python {FOLDER}/library_identity.py", "--network", "none")
     found = {one["name"]: one for one in data["libraries"]}
-    assert found["libnccl"]["path"] == NCCL and found["libnccl"]["version"] == "2.21.5"
+    assert found["libnccl"]["path"] == NCCL and found["libnccl"]["version"] == PINS["NCCL_VERSION"]
     assert len(found["libnccl"]["sha256"]) == 64
-    assert found["libcudart"]["version"] == "12.1" and found["libibverbs"]["version"]
+    assert found["libcudart"]["version"] == PINS["CUDA_VERSION"] and found["libibverbs"]["version"]
     assert data["collective"] == "gloo" and data["nccl_static"] is False
     assert data["verbs"] is True and not data["verbs_devices"]
 
@@ -117,8 +119,7 @@ def test_pairs_and_collectives_are_rehearsed_on_cpus(told: Run) -> None:
 
 BUILD = "g++ -x c -shared -fPIC -o /tmp/libcuda.so.1 /stand_in.c && LD_LIBRARY_PATH=/tmp"
 ASK = f"/usr/bin/python3 -I -S {FOLDER}/gpu_init.py"
-WITH_NCCL = "/opt/venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"
-STAND_IN = ("--volume", f"{STAND_IN}:/stand_in.c:ro")
+WITH_STAND_IN = ("--volume", f"{STAND_IN}:/stand_in.c:ro")
 
 
 def test_each_gpu_is_asked_as_the_driver_wants_it(told: Run) -> None:
@@ -139,10 +140,9 @@ def test_a_gpu_that_hangs_was_announced(told: Run) -> None:
 
 
 def test_the_kernel_is_ptx_that_can_be_assembled(told: Run) -> None:
-    line = (
-        f'cd {FOLDER} && python -c \'import gpu_init; open("/tmp/k", "wb").write(gpu_init.KERNEL)\' && '
-        "for arch in sm_50 sm_70 sm_80 sm_90; do $(find /opt/venv -name ptxas | head -n 1) -arch $arch /tmp/k -o /tmp/o || exit 1; done"
-    )
+    write = "import gpu_init; open('/tmp/kernel', 'wb').write(gpu_init.KERNEL)"
+    assemble = "$(find /opt/venv -name ptxas | head -n 1) -arch $arch /tmp/kernel -o /tmp/made || exit 1"
+    line = f'cd {FOLDER} && python -c "{write}" && for arch in sm_50 sm_70 sm_80 sm_90; do {assemble}; done'
     assert told(line) == {}
 
 
