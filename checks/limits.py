@@ -179,7 +179,7 @@ def cpus_are_enough(now: Snapshot) -> Iterator[Finding]:
     gpus = min(len(now.machine.gpus), _ranks(now))
     if cpus < 0 or cpus >= max(1, CPUS_A_GPU * gpus):
         return
-    text = f"{cpus:g} CPUs for {gpus} GPU{'s' * (gpus != 1)}" if gpus else f"{cpus:g} of a CPU"
+    text = f"this process has {cpus:g} CPUs" + (f" for {gpus} GPU{'s' * (gpus > 1)}" if gpus else "")
     outcome = "fail" if cpus < max(1, gpus) else "warn"
     yield say(text, "cpus", max(1, CPUS_A_GPU * gpus), cpus, outcome=outcome)
 

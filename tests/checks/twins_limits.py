@@ -116,7 +116,7 @@ TWINS = (
         "cpus_are_enough",
         changed(no_gpu(), machine__limits__cpus=0.5),
         changed(no_gpu(), machine__limits__cpus=1.0),
-        says="0.5 of a CPU",
+        says="has 0.5 CPUs",
         fix="--cpus",
         domain="host",
     ),
