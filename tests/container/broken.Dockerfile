@@ -27,7 +27,7 @@ FROM healthy AS key-in-a-layer
 RUN mkdir -p /root/.ssh && ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
 
 FROM healthy AS stray-cache
-RUN mkdir -p /root/.cache/pip/http && head -c 8M /dev/urandom >/root/.cache/pip/http/wheel
+RUN mkdir -p /root/.cache/pip/http && head -c 2M /dev/urandom >/root/.cache/pip/http/wheel
 
 FROM healthy AS world-writable-rig
 RUN chmod -R o+w /opt/rig
