@@ -41,10 +41,10 @@ def fabric_layer(hcas: Iterable[Hca]) -> str | None:
 def _is_double(hca: Hca, hcas: Iterable[Hca]) -> bool:
     """Another function of the same card counts in its place: the physical one where this process can open it (NCCL
     would take both), else the virtual one (a pod sees its host's too)."""
+    if hca.function != "vf" and reachable(hca):
+        return False
     kin = [one for one in hcas if {one.function, hca.function} == {"pf", "vf"} and _one_card(one, hca)]
-    if hca.function == "vf":
-        return any(map(reachable, kin))
-    return not reachable(hca) and any(map(reachable, kin))
+    return any(map(reachable, kin))
 
 
 def _one_card(a: Hca, b: Hca) -> bool:
