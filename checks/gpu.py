@@ -1,12 +1,12 @@
 """Which GPUs are here: as many and of the kind that was sold, given to this container, reachable, none lost."""
 
 from checks import check, known, say
-from checks.health import name_of, subject_of
 from checks.needs import DRIVER, GPU, HOST, NVML, SOLD_GPUS, SOLD_MEMORY, SOLD_MODEL
 from checks.needs import GPU_NODES as NODES
 from checks.needs import GPU_SEEN as SEEN
 from rig.finding import Finding
 from rig.lean import Iterator
+from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
 LOST = ("fallen off the bus", "gpu is lost", "gives no handle")  # nvmlErrorString, and rig's own words at boot
@@ -23,6 +23,11 @@ def is_model(model: str, wanted: str) -> bool:
     """Whether the words of `wanted` stand side by side in a model's name. H200 is no GH200."""
     has, want = sequence(model), sequence(wanted)
     return any(has[at : at + len(want)] == want for at in range(len(has)))
+
+
+def _name(gpu: Gpu) -> str:
+    """As checks.health has it, which a boot does not load."""
+    return f"GPU {gpu.index}" + (f" ({gpu.bus_id})" if gpu.bus_id else "")
 
 
 def reasons(now: Snapshot) -> str:
@@ -138,7 +143,7 @@ def nvml_lists_every_gpu(now: Snapshot) -> Iterator[Finding]:
     listed = {one.bus_id for one in now.host.gpus} if now.host is not None else set()
     for gpu in now.machine.gpus:
         if gpu.bus_id is not None and gpu.bus_id not in listed:
-            yield say(f"{name_of(gpu)}: the kernel has it, NVML does not list it", gpu.bus_id)
+            yield say(f"{_name(gpu)}: the kernel has it, NVML does not list it", gpu.bus_id)
     place = now.machine.surroundings
     lent = "vfio_pci" in (now.machine.kernel.modules or ())
     if place.container is None and not lent and (place.gpus_on_bus or 0) > len(now.machine.gpus):
@@ -164,7 +169,7 @@ def no_gpu_fell_off_the_bus(now: Snapshot) -> Iterator[Finding]:
     gone = known(now.host.off_bus if now.host else None, "the GPUs' PCI configuration") if not _lost(now) else ()
     for gpu in now.machine.gpus:
         if gpu.bus_id in gone:
-            yield say(f"{name_of(gpu)} fell off the bus: its PCI configuration reads as ones", subject_of(gpu))
+            yield say(f"{_name(gpu)} fell off the bus: its PCI configuration reads as ones", gpu.bus_id or "")
     for part in _lost(now):
         yield say(f"a GPU is lost: {part}", part.partition(":")[0])
 
@@ -212,9 +217,9 @@ def gpus_are_of_the_expected_model(now: Snapshot) -> Iterator[Finding]:
     """
     wanted = now.expected.model or ""
     for gpu in now.machine.gpus:
-        model = known(gpu.model, f"the model of {name_of(gpu)}")
+        model = known(gpu.model, f"the model of {_name(gpu)}")
         if not is_model(model, wanted):
-            yield say(f"{name_of(gpu)} is {model}, not {wanted}", subject_of(gpu), wanted, model)
+            yield say(f"{_name(gpu)} is {model}, not {wanted}", gpu.bus_id or "", wanted, model)
 
 
 @check(
@@ -234,8 +239,8 @@ def gpus_have_the_expected_memory(now: Snapshot) -> Iterator[Finding]:
     """
     wanted = now.expected.memory_gb or 0
     for gpu in now.machine.gpus:
-        size = known(gpu.memory_bytes, f"the memory of {name_of(gpu)}") / 1e9
+        size = known(gpu.memory_bytes, f"the memory of {_name(gpu)}") / 1e9
         if size < wanted * SOLD_SHARE:
             yield say(
-                f"{name_of(gpu)} has {size:.0f} GB of memory, {wanted} GB were sold", subject_of(gpu), wanted, size
+                f"{_name(gpu)} has {size:.0f} GB of memory, {wanted} GB were sold", gpu.bus_id or "", wanted, size
             )
