@@ -1,15 +1,14 @@
-"""GPUs that talk: copies between two, an all-reduce in the node and through the network transport, a training step."""
+"""GPUs that talk: copies between two, an all-reduce in the node and through the network transport."""
 
 from checks import CannotTell, check, known, say
 from checks.floors import Kind, kind_of, stragglers
 from checks.measured import told
-from checks.needs import GPUS, RDMA, TORCH
+from checks.needs import GPUS, RDMA
 from rig.finding import Finding
 from rig.lean import Any, Iterator, Mapping
 from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
-LEARNT = 0.8  # of the first loss: 20 steps on one batch bring it far lower
 KEYS = {"nccl_node": "in the node", "nccl_network": "through the network transport"}
 
 
@@ -210,25 +209,3 @@ def network_transport_uses_rdma(now: Snapshot) -> Iterator[Finding]:
         yield say(
             "NCCL uses NET/Socket, though RDMA devices are there", "NCCL", "NET/IB", "NET/Socket", fix, domain=domain
         )
-
-
-@check(at="full", needs=(TORCH,), domain="image", fix="python /opt/rig/checks/probes/zero3_step.py", probe="zero3_step")
-def training_steps_lower_the_loss(now: Snapshot) -> Iterator[Finding]:
-    """Twenty steps of a small transformer under ZeRO-3 end, without NaN, with a lower loss.
-
-    The same batch each step: whoever does not learn that by heart computes wrong numbers.
-
-    Symptom: the first step of a real training dies, after an hour of loading.
-    Source: NVIDIA/NVSentinel#764, deepspeedai/DeepSpeed#1617.
-    """
-    data = told(now, "zero3_step")
-    codes = known(data.get("codes"), "the exit codes of zero3_step")
-    if any(codes):
-        yield say(f"training under ZeRO-3 failed: {data.get('error') or codes}", "DeepSpeed", 0, list(codes))
-        return
-    losses = known(data.get("losses") or None, "the losses")
-    if None in losses:
-        yield say(f"the loss is NaN in step {losses.index(None) + 1}", "DeepSpeed", domain="host")
-    elif losses[-1] > LEARNT * losses[0]:
-        text = f"the loss went from {losses[0]:g} to {losses[-1]:g} in {len(losses)} steps on one batch"
-        yield say(text, "DeepSpeed", f"below {LEARNT * losses[0]:.3g}", losses[-1], domain="host")

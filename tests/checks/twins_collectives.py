@@ -1,6 +1,6 @@
 """Fixtures of the family collectives."""
 
-from tests.checks.snapshots import a100, h100, no_gpu, roce, rtx4090
+from tests.checks.snapshots import a100, h100, roce, rtx4090
 from tests.checks.twin import Twin, changed
 from tests.checks.twins_performance import every, of_kind, probed
 
@@ -162,36 +162,5 @@ TWINS = (
         says="NET/Socket",
         fix="unset NCCL_IB_DISABLE",
         domain="user",
-    ),
-    Twin(
-        "training_steps_lower_the_loss",
-        probed(
-            no_gpu(),
-            "zero3_step",
-            codes=(1,),
-            losses=None,
-            error="rank 0: ModuleNotFoundError: No module named 'hjson'",
-        ),
-        no_gpu(),
-        says="No module named 'hjson'",
-        fix="zero3_step.py",
-        domain="image",
-        reported=("NVIDIA/NVSentinel#764",),
-    ),
-    Twin(
-        "training_steps_lower_the_loss",
-        probed(h100(), "zero3_step", losses=(5.7, 5.5, None, None)),
-        h100(),
-        says="the loss is NaN in step 3",
-        fix="zero3_step.py",
-        domain="host",
-    ),
-    Twin(
-        "training_steps_lower_the_loss",
-        probed(a100(), "zero3_step", losses=(5.76,) * 20),
-        a100(),
-        says="from 5.76 to 5.76 in 20 steps",
-        fix="zero3_step.py",
-        domain="host",
     ),
 )
