@@ -4,7 +4,7 @@ from checks import check, known, say
 from checks.needs import CONTAINER, IMAGE
 from checks.versions import image_of, looked_at
 from rig.finding import Finding
-from rig.lean import Any, Iterator
+from rig.lean import Any, Iterator, Mapping
 from rig.snapshot import Snapshot
 
 # What Debian's packages of the base image bring with setuid or setgid, and those that a usual system has besides.
@@ -30,6 +30,15 @@ INITS = (
     "pause",
 )
 ROOMS = "/opt/rig"
+# Programs by name: what does not work without them.
+TOOLS: Mapping[str, str] = {
+    "ssh": "no job of several nodes can be started from here",
+    "sshd": "no other node can start ranks here over ssh",
+    "pdsh": "DeepSpeed's own launcher starts no other node",
+    "pkill": "DeepSpeed's launcher leaves ranks of other nodes alive",
+    "ibv_devinfo": "nothing shows what the RDMA library sees",
+    "ib_write_bw": "RDMA cannot be measured without NCCL",
+}
 LISTED = 50  # rig.detect.image_files keeps no more of a kind
 
 
@@ -157,6 +166,27 @@ def rig_can_be_started(now: Snapshot) -> Iterator[Finding]:
     """
     if not known(image_of(now).entrypoint, "whether /usr/local/bin/rig can be run"):
         yield say("/usr/local/bin/rig cannot be run by this user", "/usr/local/bin/rig")
+
+
+@check(
+    at="quick",
+    needs=(IMAGE, CONTAINER),
+    severity="warn",
+    domain="image",
+    fix="apt-get install openssh-client openssh-server pdsh procps ibverbs-utils perftest",
+)
+def tools_are_in_the_image(now: Snapshot) -> Iterator[Finding]:
+    """The programs that starting on several nodes and measuring call are there.
+
+    A rented machine is often without a network of its own or behind a proxy: what is not in the image cannot be had.
+
+    Symptom: `pdsh: not found` from DeepSpeed's launcher; a check that is skipped for want of its program.
+    Source: PATH; requirements/base.apt; microsoft/superbenchmark#766.
+    """
+    there = known(image_of(now).tools, "the programs on PATH")
+    for name, effect in TOOLS.items():
+        if name not in there:
+            yield say(f"{name} is not on PATH: {effect}", name, name)
 
 
 @check(

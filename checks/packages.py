@@ -11,7 +11,6 @@ REBUILD = "rebuild the image from its lock files: make image"
 PINNED = {
     "TORCH_VERSION": "torch",
     "DEEPSPEED_VERSION": "deepspeed",
-    "NCCL_VERSION": "nvidia-nccl-cu12",
     "CUDNN_VERSION": "nvidia-cudnn-cu12",
 }
 # Libraries that do not count as CUDA does: their numbers in each CUDA release (its release notes, table of components).
@@ -46,12 +45,12 @@ def cuda_line(now: Snapshot) -> str:
 
 @check(at="quick", needs=(IMAGE, PACKAGES, PINS), domain="image", fix=REBUILD)
 def packages_equal_their_pins(now: Snapshot) -> Iterator[Finding]:
-    """torch, DeepSpeed, NCCL and cuDNN are those that the image was built and tested with.
+    """torch, DeepSpeed and cuDNN are those that the image was built and tested with (NCCL: nccl_is_the_pinned_one).
 
     A `pip install` in a later layer replaces them without a word: a requirement of another package is enough.
 
     Symptom: an image that trained yesterday ends in `undefined symbol` or runs at half the speed.
-    Source: dist-info folders of /opt/venv (PEP 376) against pins.toml; pytorch/pytorch#122571, NVIDIA/nccl#1212.
+    Source: dist-info folders of /opt/venv (PEP 376) against pins.toml.
     """
     packages = image_of(now).packages
     for pin, package in PINNED.items():

@@ -54,3 +54,4 @@ class Image(NamedTuple):
     python_headers: bool | None = None  # Python.h of that interpreter
     verbs_files: tuple[str, ...] | None = None  # provider libraries beside libibverbs: mlx5, efa, ...
     cuda_home_set: str | None = None  # CUDA_HOME or CUDA_PATH, as the environment has it
+    tools: tuple[str, ...] | None = None  # programs on PATH, of those that starting and measuring call

@@ -16,6 +16,8 @@ DEADLINE_S = 6.0
 VENV = "/opt/venv"
 ONE_EACH = ("libnccl", "libcudart", "libcublas", "libcudnn", "libnvrtc", "libnvJitLink", "libibverbs", "libcuda")
 SYSTEM = ("/usr/local/lib", "/usr/lib64", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+# Programs that the launchers and the probes of checks call.
+TOOLS = ("ssh", "sshd", "pdsh", "pkill", "numactl", "ip", "lspci", "ethtool", "ibv_devinfo", "ib_write_bw")
 STUB_BYTES = 1 << 20  # the driver's own libcuda has more than 20 MB, a stub some 50 KB
 # A wheel's copy of a library can have a digest in its name: libcudart-d0da41ae.so.11.0.
 NAME = re.compile(rf"({'|'.join(ONE_EACH)})(?:-[0-9a-f]+)?\.so((?:\.\d+)*)")
@@ -157,6 +159,7 @@ def read_image_libraries(root: Root, asked: Asked, image: Image) -> Image:
         read=(*(image.read or ()), *(what for what, found in known.items() if found is not None)),
         python_headers=_headers(root, version, interpreter),
         verbs_files=parse_providers(beside) if files else None,
+        tools=tuple(name for name in TOOLS if _found(root, environ, name)) if files else None,
         cuda_home_set=environ.get("CUDA_HOME") or environ.get("CUDA_PATH") or None,
     )
 

@@ -70,4 +70,5 @@ def healthy_image() -> Image:
         read=("modes", "secrets", "caches", "rights", "libraries", "packages"),
         python_headers=True,
         verbs_files=PROVIDERS,
+        tools=("ssh", "sshd", "pdsh", "pkill", "numactl", "ip", "lspci", "ethtool", "ibv_devinfo", "ib_write_bw"),
     )

@@ -97,6 +97,16 @@ TWINS = (
         domain="image",
     ),
     Twin(
+        "tools_are_in_the_image",
+        changed(inside(), image__tools=("ssh", "sshd", "pkill", "ibv_devinfo", "ib_write_bw")),
+        changed(inside(), image__tools=("ssh", "sshd", "pdsh", "pkill", "ibv_devinfo", "ib_write_bw")),
+        says="pdsh is not on PATH",
+        fix="pdsh",
+        domain="image",
+        outcome="warn",
+        reported=("microsoft/superbenchmark#766",),
+    ),
+    Twin(
         "account_has_a_name",
         of(LOCKED),
         of(STRANGER),

@@ -33,7 +33,6 @@ TWINS = (
         says="torch is 2.3.0, the image was built with 2.1.2",
         fix="lock files",
         domain="image",
-        reported=("pytorch/pytorch#122571",),
     ),
     Twin(
         "packages_equal_their_pins",
@@ -42,15 +41,6 @@ TWINS = (
         says="deepspeed 0.12.6 belongs in the image and is not there",
         fix="lock files",
         domain="image",
-    ),
-    Twin(
-        "packages_equal_their_pins",
-        holding(nvidia_nccl_cu12="2.18.1"),
-        PINNED,
-        says="nvidia-nccl-cu12 is 2.18.1",
-        fix="lock files",
-        domain="image",
-        reported=("NVIDIA/nccl#1212",),
     ),
     Twin(
         "nvjitlink_equals_its_pin",

@@ -22,7 +22,7 @@ TREE = f"""rig-capture 1
 /opt/venv/bin
   + ninja
 /usr/bin
-  + g++
+  + g++ ssh pkill
 /usr/include/python3.11
   + Python.h
 /usr/lib/x86_64-linux-gnu
@@ -83,6 +83,7 @@ def test_the_finished_image() -> None:
     assert (image.providers, image.verbs_files) == (("efa", "mlx5"), ("efa", "mlx5"))
     assert (image.python, image.python_headers, image.compilers) == ("3.11.2", True, ("g++", "ninja"))
     assert (image.nvcc, image.cuda_home, image.cuda_home_set) == (None, None, None)
+    assert image.tools == ("ssh", "pkill")
 
 
 def test_a_second_nccl() -> None:
@@ -144,7 +145,7 @@ def test_without_providers_and_without_find() -> None:
     assert (look(gone).providers, look(gone).verbs_files) == ((), ())
     unknown = look(gone, "", "hung")
     assert (unknown.providers, unknown.verbs_files, unknown.libraries) == (None, None, ())
-    assert unknown.read == ("modes", "packages")
+    assert (unknown.read, unknown.tools) == (("modes", "packages"), None)
 
 
 def test_an_empty_machine() -> None:
