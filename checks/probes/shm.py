@@ -55,10 +55,10 @@ def fill_in_child(folder: str, wanted: int) -> tuple[int, str | None]:
     with os.fdopen(ours) as file:
         lines = file.read().splitlines()
     status = os.waitpid(child, 0)[1]
-    touched, _, words = (lines[-1] if lines else "0").partition(" ")
+    number, _, words = (lines[-1] if lines else "0").partition(" ")
     if os.WIFSIGNALED(status):
-        return int(touched), f"killed by signal {os.WTERMSIG(status)}: there is no memory behind it"
-    return int(touched), words or None
+        return int(number), f"killed by signal {os.WTERMSIG(status)}: there is no memory behind it"
+    return int(number), words or None
 
 
 def main() -> None:

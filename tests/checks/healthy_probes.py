@@ -20,14 +20,15 @@ class Rates(NamedTuple):
     fp16: float
     busbw: float
     pair: float
+    clock: int  # MHz under load
 
 
 RATES = {
-    "h100-sxm": Rates(2540, 640, 655, 474, 396),
-    "a100-sxm-40": Rates(1330, 248, 250, 231, 240),
-    "rtx-4090": Rates(910, 152, 155, 20.4, 12.1),
+    "h100-sxm": Rates(2540, 640, 655, 474, 396, 1755),
+    "a100-sxm-40": Rates(1330, 248, 250, 231, 240, 1410),
+    "rtx-4090": Rates(910, 152, 155, 20.4, 12.1, 2610),
 }
-OTHERS = Rates(700, 100, 100, 15, 12)
+OTHERS = Rates(700, 100, 100, 15, 12, 1755)
 
 
 def healthy_probes(now: Snapshot) -> Mapping[str, Probe]:
@@ -120,7 +121,7 @@ def _gpus(now: Snapshot) -> dict[str, dict[str, Any]]:
         "gpu_matmul": {
             "gpus": tuple({**_product(gpu, index, rates), "bus_id": gpu.bus_id} for index, gpu in rows),
             "together": tuple(
-                {"bus_id": gpu.bus_id, "tflops": _spread(rates.fp16 * 0.98, index), **_clocks(index)}
+                {"bus_id": gpu.bus_id, "tflops": _spread(rates.fp16 * 0.98, index), **_clocks(rates, index)}
                 for index, gpu in rows
             ),
         },
@@ -128,12 +129,16 @@ def _gpus(now: Snapshot) -> dict[str, dict[str, Any]]:
     }
 
 
-def _clocks(index: int) -> dict[str, Any]:
-    return {"sm_clock_mhz": 1755 - 15 * (index % 2), "reasons": 0, "temperature_c": 58 + index % 4}
+def _clocks(rates: Rates, index: int) -> dict[str, Any]:
+    return {"sm_clock_mhz": rates.clock - 15 * (index % 2), "reasons": 0, "temperature_c": 58 + index % 4}
 
 
 def _product(gpu: Gpu, index: int, rates: Rates) -> dict[str, Any]:
-    told = {"bf16_tflops": _spread(rates.bf16, index), "fp16_tflops": _spread(rates.fp16, index), **_clocks(index)}
+    told = {
+        "bf16_tflops": _spread(rates.bf16, index),
+        "fp16_tflops": _spread(rates.fp16, index),
+        **_clocks(rates, index),
+    }
     return {"model": gpu.model, **told, "stable": True, "digest": "58a1c0ffee58a1c0"}
 
 
