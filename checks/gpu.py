@@ -1,7 +1,7 @@
 """Which GPUs are here: as many and of the kind that was sold, given to this container, reachable, none lost."""
 
 from checks import check, known, say
-from checks.needs import DRIVER, GPU, HOST, NVML, SOLD_GPUS, SOLD_MEMORY, SOLD_MODEL
+from checks.needs import ASKED, CONTAINER, DRIVER, GPU, HOST, NVML, SOLD_GPUS, SOLD_MEMORY, SOLD_MODEL
 from checks.needs import GPU_NODES as NODES
 from checks.needs import GPU_SEEN as SEEN
 from rig.finding import Finding
@@ -11,6 +11,16 @@ from rig.snapshot import Snapshot
 
 LOST = ("fallen off the bus", "gpu is lost", "gives no handle")  # nvmlErrorString, and rig's own words at boot
 REFUSED = ("unknown error", "insufficient permissions", "operating system")  # of nvmlInit, when nodes went away
+MISMATCH = "version mismatch"
+COMPLAINTS = {
+    4: "run as root or as a user of the nodes' group; in a container give it the GPUs' nodes",
+    8: "connect the board's external power cables; check the power supply",
+    9: "on the host: modprobe nvidia",
+    11: "on the host: check the BIOS for interrupts (MSI), reboot; if it stays, move the board to another slot",
+    14: "the board's infoROM is corrupted: have it replaced",
+    16: "on the host: nvidia-smi --gpu-reset -i N, with nothing running on it; else reboot",
+    17: "give the container its GPUs' nodes anew (docker run --gpus all)",
+}
 SOLD_SHARE = 0.93  # ECC and the driver keep a part: 15 of a T4's 16 GB, 23 of an A10G's 24
 
 
@@ -182,7 +192,7 @@ def _lost(now: Snapshot) -> list[str]:
 
 @check(
     at="quick",
-    needs=(GPU, HOST),
+    needs=(GPU, HOST, CONTAINER),
     domain="host",
     fix="restart the container; on the host use CDI, or the cgroup driver cgroupfs, so that it does not come again",
 )
@@ -195,10 +205,38 @@ def gpus_stay_with_the_container(now: Snapshot) -> Iterator[Finding]:
     Symptom: `Failed to initialize NVML: Unknown Error`, hours after the container started well.
     Source: NVIDIA/nvidia-container-toolkit#48, #251, #1227.
     """
-    told = known(now.machine.nvml or (now.host.nvml if now.host else None), "what became of asking the driver")
-    failed = told == "failed" or (now.host is not None and now.host.nvml == "failed")
-    if failed and any(words in reasons(now).lower() for words in REFUSED):
+    if _failed(now) and any(words in reasons(now).lower() for words in REFUSED):
         yield say(f"the driver refuses this container: {reasons(now)}", "nvml")
+
+
+def _failed(now: Snapshot) -> bool:
+    """Whether asking the driver ended with an error; CannotTell where nobody asked."""
+    told = (now.machine.nvml, now.host.nvml if now.host else None)
+    known(told[0] or told[1], "what became of asking the driver")
+    return "failed" in told
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST, ASKED),
+    domain="host",
+    fix="read the host's kernel log (dmesg) for lines of NVRM; reboot the host",
+)
+def driver_reports_no_error(now: Snapshot) -> Iterator[Finding]:
+    """Asking the driver ends without an error.
+
+    What NVML refuses with is told with what to do. Other checks tell of libraries of another version, of lost GPUs, and
+    of containers whose GPUs were taken away. Where NVML fails, checks that need its answers are left out: so this one
+    must speak.
+
+    Symptom: nvidia-smi ends with an error instead of a table.
+    Source: nvml.h, nvmlReturn_t; Azure/azurehpc-health-checks maps the same numbers.
+    """
+    said = reasons(now).lower()
+    elsewhere = (*LOST, MISMATCH, *(REFUSED if now.machine.surroundings.container else ()))
+    if _failed(now) and not any(words in said for words in elsewhere):
+        fix = next((fix for code, fix in COMPLAINTS.items() if f"(nvml error {code})" in said), "")
+        yield say(f"the driver reports: {reasons(now) or 'nothing, its answer broke off'}", "nvml", fix=fix)
 
 
 @check(

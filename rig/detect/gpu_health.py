@@ -146,10 +146,13 @@ def parse_manager_version(text: str | None) -> str | None:
     return last if "." in last and not last.strip("0123456789.") else None
 
 
-def read_libraries(root: Root) -> tuple[str, ...]:
-    """Where libcuda.so.1 and libnvidia-ml.so.1 end (`/usr/lib64/libcuda.so.535.129.03`), each once."""
+def read_libraries(root: Root) -> tuple[str, ...] | None:
+    """Where libcuda.so.1 and libnvidia-ml.so.1 end (`/usr/lib64/libcuda.so.535.129.03`), each once. None where the
+    folders of libraries are not those of a running system: every one has a libc, a capture has not."""
     found = (root.link(f"{folder}/{name}") for name in LIBRARIES for folder in LIBRARY_FOLDERS)
-    return tuple(dict.fromkeys(path for path in found if path is not None))
+    paths = tuple(dict.fromkeys(path for path in found if path is not None))
+    running = paths or any(root.link(f"{folder}/libc.so.6") for folder in LIBRARY_FOLDERS)
+    return paths if running else None
 
 
 def read_off_bus(root: Root, buses: list[str]) -> tuple[str, ...] | None:

@@ -219,7 +219,11 @@ def test_no_fabric_manager_on_a_host_is_known_and_in_a_container_is_not() -> Non
     alone = HOST.replace("nv-fabricmanage", "bash")
     assert around(alone).fabric_manager is False
     assert around(alone.replace("kthreadd", "python3")).fabric_manager is None
-    assert around("rig-capture 1\n") == gpu_health.Around(driver_libraries=())
+
+
+def test_a_capture_without_libraries_does_not_say_that_the_driver_has_none() -> None:
+    assert around("rig-capture 1\n") == gpu_health.Around()
+    assert around("rig-capture 1\n/usr/lib64\n  libc.so.6 = x\n") == gpu_health.Around(driver_libraries=())
 
 
 @pytest.mark.parametrize("text", [None, "", "\n", "Fabric Manager version is : broken", "535"])
