@@ -5,7 +5,7 @@ its upstream bridge), root ports are skipped, CPUs are NUMA nodes, Broadcom swit
 NVLink is not part of this: only PCI paths.
 """
 
-from rig.lean import Iterable, Mapping
+from rig.lean import Iterable, Mapping, NamedTuple
 from rig.machine import PciDevice, PciPath
 
 DEPTH_AT_MOST = 32  # more bridges above a device than any machine has
@@ -18,31 +18,53 @@ def tree(pci: Iterable[PciDevice]) -> dict[str, PciDevice]:
     return {device.bus_id: device for device in pci}
 
 
-def path_class(pci: Mapping[str, PciDevice] | Iterable[PciDevice], a: str, b: str) -> str | None:
+class Place(NamedTuple):
+    """Where NCCL sees a device: the switches above it, nearest first, and the NUMA node that it is tied to."""
+
+    bus_id: str
+    switches: tuple[str, ...]
+    cpu: int | None
+
+
+def place_of(known: Mapping[str, PciDevice], bus_id: str) -> Place | None:
+    """The place of a device; None where it is not in the tree. Make it once where many pairs are asked."""
+    if bus_id not in known:
+        return None
+    above = bridges(known, bus_id)[1::2]  # one bridge alone is a root port and no switch (ncclTopoGetXmlFromSys)
+    top = known[above[-1]].numa if above else None
+    return Place(bus_id, tuple(flattened(known, above)), known[bus_id].numa if top is None else top)
+
+
+def class_between(a: Place | None, b: Place | None) -> str | None:
     """LOC, PIX (one switch), PXB (several switches), PHB (through the CPU of one NUMA node), SYS (between NUMA nodes).
 
     None where a device is not in the tree, or only one of the two NUMA nodes is known.
     Where no NUMA node is known (-1, a VM), NCCL sees one CPU: then the class is PHB.
     """
-    known = pci if isinstance(pci, Mapping) else tree(pci)
-    if a not in known or b not in known:
+    if a is None or b is None:
         return None
-    if a == b:
+    if a.bus_id == b.bus_id:
         return "LOC"
-    first, second = switches(known, a), switches(known, b)
-    common = next((bridge for bridge in first if bridge in second), None)
-    if common is not None:
-        return "PIX" if first[0] == common == second[0] else "PXB"
-    here, there = cpu_of(known, a), cpu_of(known, b)
-    if here == there:
+    for bridge in a.switches:
+        if bridge in b.switches:
+            return "PIX" if a.switches[0] == bridge == b.switches[0] else "PXB"
+    if a.cpu == b.cpu:
         return "PHB"
-    return "SYS" if here is not None and there is not None else None
+    return "SYS" if a.cpu is not None and b.cpu is not None else None
+
+
+def path_class(pci: Mapping[str, PciDevice] | Iterable[PciDevice], a: str, b: str) -> str | None:
+    """The class of one pair: see class_between."""
+    known = pci if isinstance(pci, Mapping) else tree(pci)
+    return class_between(place_of(known, a), place_of(known, b))
 
 
 def paths(pci: Iterable[PciDevice], starts: Iterable[str], ends: Iterable[str]) -> tuple[PciPath, ...]:
     """The class of every pair (start, end)."""
-    known, targets = tree(pci), tuple(ends)
-    return tuple(PciPath(start, end, path_class(known, start, end)) for start in starts for end in targets)
+    known = tree(pci)
+    targets = [(end, place_of(known, end)) for end in ends]
+    places = [(start, place_of(known, start)) for start in starts]
+    return tuple(PciPath(a, b, class_between(here, there)) for a, here in places for b, there in targets)
 
 
 def bridges(known: Mapping[str, PciDevice], bus_id: str) -> list[str]:
@@ -53,19 +75,6 @@ def bridges(known: Mapping[str, PciDevice], bus_id: str) -> list[str]:
         found.append(at)
         at = known[at].parent
     return found
-
-
-def switches(known: Mapping[str, PciDevice], bus_id: str) -> list[str]:
-    """The switches above a device that NCCL sees, nearest first: every second bridge (ncclTopoGetXmlFromSys), then
-    flattened. One bridge alone is a root port and no switch."""
-    return flattened(known, bridges(known, bus_id)[1::2])
-
-
-def cpu_of(known: Mapping[str, PciDevice], bus_id: str) -> int | None:
-    """The NUMA node to which NCCL ties a device: that of the topmost switch above it; its own where that is silent."""
-    above = bridges(known, bus_id)[1::2]
-    top = known[above[-1]].numa if above else None
-    return known[bus_id].numa if top is None else top
 
 
 def broadcom_generation(device: PciDevice, level: int) -> int:

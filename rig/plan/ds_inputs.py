@@ -86,7 +86,7 @@ def inputs_of(
         measured_alpha_s=found.measured_alpha_s,
     )
     sizes = [gpu.memory_bytes for gpu in machine.gpus if gpu.memory_bytes]
-    rates = [rate for gpu in machine.gpus if (rate := sustained_flops(gpu.model)) is not None]
+    rates = [rate for model in {gpu.model for gpu in machine.gpus} if (rate := sustained_flops(model)) is not None]
     return DsInputs(
         links=links,
         model=model or Model(),

@@ -3,28 +3,26 @@
 from rig.lean import Mapping
 from rig.machine import Gpu, Hca, Machine
 from rig.plan.nccl_facts import Candidate, Scene
-from rig.topology import path_class, tree
+from rig.topology import class_between, place_of, tree
 
 ORDER = ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")
 NEAR = ("LOC", "PIX", "PXB")
 
 
-def rank(kind: str) -> int:
-    """NCCL's number of a class: LOC 0 ... SYS 7 (2.18 to 2.25)."""
-    return ORDER.index(kind)
+rank = ORDER.index  # NCCL's number of a class: LOC 0 ... SYS 7 (2.18 to 2.25)
 
 
 def measure_paths(machine: Machine) -> Mapping[tuple[str, str], str | None]:
     """(bus id of a GPU, bus id of an HCA) -> class, for all pairs; made once, as every rule asks."""
     known = tree(machine.pci)
-    hca_buses = {hca.bus_id for hca in machine.hcas if hca.bus_id is not None}
-    gpu_buses = {gpu.bus_id for gpu in machine.gpus if gpu.bus_id is not None}
+    hcas = {hca.bus_id: place_of(known, hca.bus_id) for hca in machine.hcas if hca.bus_id is not None}
+    gpus = {gpu.bus_id: place_of(known, gpu.bus_id) for gpu in machine.gpus if gpu.bus_id is not None}
     found = {}
-    for gpu in gpu_buses:
-        for hca in hca_buses:
-            kind = path_class(known, gpu, hca)
+    for gpu, here in gpus.items():
+        for hca, there in hcas.items():
+            kind = class_between(here, there)
             # without a common switch the path leads through a CPU at least, even where one NUMA node is not known
-            found[gpu, hca] = "PHB" if kind is None and gpu in known and hca in known else kind
+            found[gpu, hca] = "PHB" if kind is None and here is not None and there is not None else kind
     return found
 
 

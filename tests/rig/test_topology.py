@@ -3,7 +3,7 @@
 import pytest
 
 from rig.machine import PciDevice
-from rig.topology import bridges, path_class, paths, switches, tree
+from rig.topology import bridges, path_class, paths, place_of, tree
 
 
 def chain(host: str, *buses: str, numa: int | None = 0, **more: str) -> list[PciDevice]:
@@ -20,6 +20,13 @@ def made(*chains: list[PciDevice]) -> dict[str, PciDevice]:
     return {device.bus_id: device for one in chains for device in one}
 
 
+def seen(known: dict[str, PciDevice]) -> tuple[str, ...]:
+    """The switches above the GPU."""
+    place = place_of(known, GPU)
+    assert place is not None
+    return place.switches
+
+
 ROOT, UP, DOWN, DOWN2 = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:02:01.0"
 GPU, NIC = "0000:03:00.0", "0000:04:00.0"
 
@@ -27,7 +34,7 @@ GPU, NIC = "0000:03:00.0", "0000:04:00.0"
 def test_below_one_switch_is_pix() -> None:
     known = made(chain("pci0000:00", ROOT, UP, DOWN, GPU), chain("pci0000:00", ROOT, UP, DOWN2, NIC))
     assert path_class(known, GPU, NIC) == path_class(known, NIC, GPU) == "PIX"
-    assert switches(known, GPU) == [UP]
+    assert seen(known) == (UP,)
 
 
 def test_two_functions_of_one_card_are_pix() -> None:
@@ -54,7 +61,7 @@ def test_two_switches_below_a_third_are_pxb() -> None:
 def test_root_ports_are_no_switches() -> None:
     known = made(chain("pci0000:00", ROOT, GPU), chain("pci0000:00", "0000:00:02.0", NIC))
     assert path_class(known, GPU, NIC) == "PHB"
-    assert switches(known, GPU) == []
+    assert seen(known) == ()
 
 
 def test_other_host_bridges_of_one_numa_node_are_phb_where_nvidia_smi_says_node() -> None:
