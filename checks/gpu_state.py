@@ -2,7 +2,7 @@
 
 from checks import check, known, say
 from checks.health import each, has_hbm, health_of, name_of, subject_of
-from checks.needs import GPU, GPUS, NVML
+from checks.needs import BAD_GPUS, GPU, GPUS, NVML
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
@@ -10,6 +10,7 @@ from rig.snapshot import Snapshot
 MEMORY_SHARE = 0.02  # boards of one model differ by less, also in what ECC and retired pages take
 # Own bound: a display or a monitoring agent takes some hundred MB; facebookresearch/gcm takes 15 MiB for busy already.
 BUSY_BYTES = 1 << 30
+UUID_LEAST = 8  # letters of GPU-xxxx that name one
 MODES = {
     "exclusive": ("warn", "one process at a time may use it"),
     "prohibited": ("fail", "no process may use it: CUDA error 46"),
@@ -148,3 +149,27 @@ def inforom_is_valid(now: Snapshot) -> Iterator[Finding]:
             yield one
         else:
             yield say(f"{name_of(one[0])}: the infoROM is corrupted", subject_of(one[0]), True, False)
+
+
+@check(
+    at="quick",
+    needs=(GPU, BAD_GPUS),
+    domain="platform",
+    fix="return the machine at once, and ask for another one",
+)
+def no_gpu_is_known_to_be_bad(now: Snapshot) -> Iterator[Finding]:
+    """No GPU is on the list of those that failed before.
+
+    A rented machine that was returned as broken is often rented out again. A GPU's UUID stays with it for life; who
+    keeps those of bad ones knows them at once. The beginning of a UUID is enough.
+
+    Symptom: the same errors as last week, on a machine that is said to be another.
+    Source: RIG_BAD_GPUS against /proc/driver/nvidia/gpus/*/information; stas00/ml-engineering advises it.
+    """
+    bad = [
+        entry.strip() for entry in now.environ.get("RIG_BAD_GPUS", "").split(",") if len(entry.strip()) >= UUID_LEAST
+    ]
+    for gpu in now.machine.gpus:
+        uuid = known(gpu.uuid, f"the UUID of {name_of(gpu)}")
+        if any(uuid.startswith(entry) for entry in bad):
+            yield say(f"{name_of(gpu)} failed before: {uuid} is in RIG_BAD_GPUS", subject_of(gpu), got=uuid)

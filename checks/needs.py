@@ -247,3 +247,6 @@ def _rails(now: Snapshot) -> bool:
 
 LINKS = Need("pcie-links", "this guest's PCI devices have no link to look at", _links)
 RAILS = Need("rails", "no port that carries a job's traffic is up here (EFA's are not asked)", _rails)
+BAD_GPUS = Need(
+    "bad-gpus", "nobody keeps a list of bad GPUs (RIG_BAD_GPUS)", lambda now: bool(now.environ.get("RIG_BAD_GPUS"))
+)

@@ -108,6 +108,9 @@ VARIABLES = (
     ),
     Variable("RIG_STATE", "state", "an absolute path", "", "folder of facts.json, plan.json and the others", _path),
     Variable("RIG_EXPECT", "expected", "words: gpus=8,hcas=8,gdr=1", "", "what was sold: less fails", _expected),
+    Variable(
+        "RIG_BAD_GPUS", None, "UUIDs with commas: GPU-5d2c...", "", "GPUs that failed before: a machine with one fails"
+    ),
     Variable("RIG_NODES", None, "names and ranges: gpu-[01-16,20]", "", "the nodes of the job", _nodes),
     Variable("RIG_HOSTFILE", None, "a path", "", "a hostfile with the nodes of the job"),
     Variable(

@@ -77,4 +77,12 @@ TWINS = (
         domain="host",
         outcome="warn",
     ),
+    Twin(
+        "no_gpu_is_known_to_be_bad",
+        changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111, GPU-00000000-0000-4000-8000-000000000003"}),
+        changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111,,GPU-"}),
+        says="GPU 2 (0000:47:00.0) failed before",
+        fix="return the machine",
+        domain="platform",
+    ),
 )
