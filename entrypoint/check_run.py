@@ -19,7 +19,7 @@ VENV = "/opt/venv/bin"
 # What checks may look at of the user's environment: names that begin so, and names; never what may be a secret.
 PREFIXES = (
     *("NCCL", "TORCH", "PYTORCH", "CUDA", "NVIDIA", "DS_", "DEEPSPEED", "OMP_", "KMP_", "MKL_", "GLOO_", "UCX", "FI_"),
-    *("HF_", "TRANSFORMERS_", "TRITON", "RIG_", "PYTHON", "LD_", "XDG_", "SLURM_", "OMPI_", "PMI", "MASTER_"),
+    *("HF_", "TRANSFORMERS_", "TRITON", "RIG_", "NSIGHT", "PYTHON", "LD_", "XDG_", "SLURM_", "OMPI_", "PMI", "MASTER_"),
 )
 NAMES: tuple[str, ...] = (
     *("HOME", "PATH", "USER", "TMPDIR", "LANG", "LC_ALL", "CC", "CXX", "MAX_JOBS", "VIRTUAL_ENV", "CONDA_PREFIX"),
