@@ -199,3 +199,8 @@ def test_a_traceback_out_of_the_pack_names_file_and_line(image: Path) -> None:
     lines = (image / "rig" / "emit.py").read_text().splitlines()
     number = next(number for number, text in enumerate(lines, 1) if "raise TypeError" in text)
     assert f'File "{image}/rig/emit.py", line {number}, in _json\n    raise TypeError' in done.stderr
+
+
+def test_a_check_s_page_is_read_from_its_source(image: Path) -> None:
+    done = asked(image, "from entrypoint.check import run\nrun(['--explain', 'memlock_is_unlimited'])\n")
+    assert done.stderr == "" and "RDMA buffers can be pinned." in done.stdout

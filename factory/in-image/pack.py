@@ -14,13 +14,9 @@ from pathlib import Path
 from types import CodeType
 
 ROOMS = ("checks", "entrypoint", "rig")
-APART = (
-    "checks/probes/",
-    "checks/conftest.py",
-    "checks/remote.py",
-    "checks/test_",
-)  # programs of their own, and what pytest reads
-# Of entrypoint: --help shows their docstrings. Those of checks are shown by `rig check --explain`.
+# Programs of their own, and what pytest reads.
+APART = ("checks/probes/", "checks/conftest.py", "checks/remote.py", "checks/test_")
+# Of entrypoint: --help shows their docstrings. `rig check --explain` reads a check's from its source.
 VERBS = ("capture", "facts", "plan", "platform")
 # Modules that functions import in (nearly) every boot, and in every boot with a GPU: each of these groups is read at
 # once, with all that it needs. Any other module is read by itself.
@@ -82,7 +78,7 @@ def imported(tree: ast.Module) -> Iterator[str]:
 
 
 def compiled(tree: ast.Module, path: Path) -> CodeType:
-    shown = path.parent.name == "checks" or (path.parent.name == "entrypoint" and path.stem in VERBS)
+    shown = path.parent.name == "entrypoint" and path.stem in VERBS
     made = compile(Unannotated().visit(tree), str(path), "exec", dont_inherit=True, optimize=0 if shown else 2)
     assert isinstance(made, CodeType)
     return made
