@@ -27,10 +27,12 @@ WRONG = (
     Wrong("--memory 512m", "memory_is_enough_to_start", "--memory="),
     Wrong("--pids-limit 64", "processes_are_enough", "--pids-limit"),
     Wrong("--read-only", "temporary_files_can_be_written", "--tmpfs /tmp"),
-    Wrong("--user 12345:12345", "user_has_an_account", "--user UID:0", "warn"),
+    Wrong("--user 12345:12345", "account_has_a_name", "--user UID:0", "warn"),
     Wrong("", "hcas_are_as_many_as_sold", "--device=/dev/infiniband"),
 )
-RIGHT = "--shm-size 2g --cpus 2 --memory 8g --tmpfs /tmp:exec --user 12345:0"
+RIGHT = "--shm-size 2g --memory 8g --pids-limit 8192 --tmpfs /tmp:exec --user 12345:0"
+# Not every engine may raise these two above its own limits (rootless, or in a container).
+RAISED = ("memlock_is_unlimited", "open_files_are_enough")
 
 
 def results(docker: Any, options: str, *words: str) -> dict[str, Any]:
@@ -48,15 +50,6 @@ def test_what_was_started_wrong_is_found_with_the_flag_that_mends_it(docker: Any
 
 
 def test_a_container_that_was_started_right_is_not_blamed(docker: Any) -> None:
-    found = results(docker, RIGHT, "--level", "quick", "--only", "limits,storage", "--expect", "gpus=2")
-    wanted = {wrong.check for wrong in WRONG} & set(found) - {"memlock_is_unlimited", "user_has_an_account"}
-    assert wanted >= {"shared_memory_is_large_enough", "cpus_are_enough", "temporary_files_can_be_written"}
-    assert {name: found[name]["findings"] for name in wanted if found[name]["outcome"] == "fail"} == {}
-
-
-def test_a_user_of_group_0_has_an_account_once_the_container_has_booted(docker: Any) -> None:
-    container = docker.start("sleep", "1000", options=["--user", "12345:0"])
-    container.wait_for("found no GPU")
-    done = container.exec("rig", "check", "--only", "user_has_an_account,temporary_files_can_be_written", "--json")
-    told = json.loads(done.out)
-    assert (done.code, told["counts"]["pass"]) == (0, 2), done.out
+    names = [wrong.check for wrong in WRONG if wrong.check not in (*RAISED, "hcas_are_as_many_as_sold")]
+    found = results(docker, RIGHT, "--only", ",".join(names), "--expect", "gpus=2")
+    assert {name: found[name]["findings"] for name in names if found[name]["outcome"] != "pass"} == {}
