@@ -124,9 +124,13 @@ def _named(error: Exception) -> str:
 
 
 def _whole(one: Check, finding: Finding) -> Finding:
+    """With what the check says for all its findings; words are words, whatever a snapshot held."""
     return finding._replace(
+        text=str(finding.text),
+        subject=str(finding.subject),
+        evidence=str(finding.evidence),
         id=one.id,
         outcome=finding.outcome or one.severity,
         domain=finding.domain or one.domain,
-        fix=finding.fix or one.fix,
+        fix=str(finding.fix or one.fix),
     )

@@ -60,6 +60,13 @@ NESTED: dict[type, dict[str, Any]] = {
     Image: {"libraries": (Library,), "account": Account},
 }
 
+# What is written out as it stands; the rest is only judged, and a check that breaks is unknown.
+KINDS: dict[type, dict[str, Any]] = {
+    Snapshot: {"taken_at": str},
+    Surroundings: {"hostname": str},
+    Probe: {"name": str, "state": str, "data": dict, "error": str, "seconds": (int, float)},
+}
+
 
 def read(text: str, name: str) -> Snapshot:
     """What rig.snapshot.read_snapshot gives."""
@@ -89,6 +96,9 @@ def _record(kind: Any, data: Any, where: str) -> Any:
         for field in kind._fields
         if field in data and (data[field] is not None or kind._field_defaults.get(field) is None)
     }  # null is unknown: where a record knows no unknown, it is as good as left out
+    for field, kinds in KINDS.get(kind, {}).items():
+        if values.get(field) is not None and not isinstance(values[field], kinds):
+            raise SnapshotError(f"{where}: {field} cannot be {values[field]!r:.40}")
     try:
         return kind(**values)
     except TypeError as error:

@@ -86,6 +86,9 @@ def test_null_is_the_default_where_a_record_knows_no_unknown() -> None:
         ('{"machine": {}, "version": 1, "probes": {"a": 1}}', "probes.a: must be an object"),
         ('{"machine": {"gpus": 3}, "version": 1, "probes": {}}', "machine: gpus: must be a list"),
         ('{"machine": {"gpus": [3]}, "version": 1, "probes": {}}', "machine: gpus[0]: must be an object"),
+        ('{"machine": {}, "version": 1, "taken_at": 5, "probes": {}}', "taken_at cannot be 5"),
+        ('{"machine": {}, "version": 1, "probes": {"a": {"name": "a", "state": 1}}}', "probes.a: state cannot be 1"),
+        ('{"machine": {"surroundings": {"hostname": []}}, "version": 1, "probes": {}}', "hostname cannot be ()"),
         ('{"machine": {}, "host": [], "version": 1, "probes": {}}', "host: must be an object"),
     ],
 )
