@@ -19,9 +19,15 @@ def mapped(now: Snapshot, name: str) -> list[Mapping[str, Any]]:
 
 
 def environment(now: Snapshot) -> str:
-    """The folder of the user's Python environment, with its slash."""
-    path = now.machine.libraries.nccl_path or VENV
-    return path.partition("lib/python")[0] if "lib/python" in path else VENV
+    """The folder of the user's Python environment, with its slash. Empty where NCCL is the system's by design."""
+    path = now.machine.libraries.nccl_path or f"{VENV}lib/python"
+    return path.partition("lib/python")[0] if "lib/python" in path else ""
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two paths are one file of an environment, whatever links lead to it."""
+    within = [path.partition("site-packages/")[2] or path for path in (one, other)]
+    return within[0] == within[1]
 
 
 def _paths(copies: list[Mapping[str, Any]]) -> str:
@@ -95,7 +101,7 @@ def mapped_nccl_is_the_one_that_was_planned_for(now: Snapshot) -> Iterator[Findi
     """
     planned = known(now.machine.libraries.nccl_path, "the NCCL that the plan is made for")
     for one in mapped(now, "libnccl"):
-        if one["path"] != planned:
+        if not _same_file(one["path"], planned):
             variable = _asked_for(now, one["path"])
             text = f"{one['path']} is mapped, the plan is made for {planned}"
             fix = f"unset {variable}, or take that file out of it" if variable else ""

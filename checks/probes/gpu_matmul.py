@@ -17,18 +17,21 @@ from devices import Device, Watcher, devices
 from telling import run, tell
 
 SIZE, REHEARSAL_SIZE = 8192, 256
-SECONDS_ALONE, SECONDS_TOGETHER = 0.5, 2.0
+SECONDS_ALONE, SECONDS_TOGETHER = 0.4, 2.0
 
 
-def inputs(size: int) -> tuple[Any, Any]:
+Pairs = dict[str, tuple[Any, Any]]
+
+
+def inputs(size: int) -> Pairs:
     """The same two matrices for every GPU, made on the CPU; normal numbers, which make the chips work as training
     does. A row is drawn once and shifted: to draw all of them would take longer than the measurement."""
     import torch
 
-    generator = torch.Generator().manual_seed(12)
-    rows = torch.randn(2, 2 * size, generator=generator)
-    first, second = (row.unfold(0, size, 1)[:size].contiguous() for row in rows)
-    return first, second
+    rows = torch.randn(2, 2 * size, generator=torch.Generator().manual_seed(12))
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    made = {name: [row.to(kind).unfold(0, size, 1)[:size].contiguous() for row in rows] for name, kind in types.items()}
+    return {name: (first, second) for name, (first, second) in made.items()}
 
 
 def rate(device: Device, a: Any, b: Any, out: Any, seconds: float) -> float:
@@ -41,38 +44,45 @@ def rate(device: Device, a: Any, b: Any, out: Any, seconds: float) -> float:
             torch.matmul(a, b, out=out)
         done += 4
         device.wait()
-    return float(round(2 * size**3 * done / spent / 1e12, 2)) if spent else 0.0
+    return float(f"{2 * size**3 * done / spent / 1e12:.4g}")
 
 
 def digest(out: Any) -> str:
+    """Of the bits of a result. The sums of all rows and of all columns stand for it: one wrong number changes two."""
     import torch
 
-    return hashlib.sha256(out.view(torch.int16).cpu().numpy().tobytes()).hexdigest()[:16]
+    bits = out.view(torch.int16)
+    sums = torch.cat([bits.sum(axis, dtype=torch.int64) for axis in (0, 1)])
+    return hashlib.sha256(sums.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
-def alone(device: Device, pair: tuple[Any, Any], watcher: Watcher) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
+def kinds(device: Device) -> list[str]:
+    """What is worth asking: before Ampere bf16 is emulated; this torch cannot multiply fp16 on a CPU."""
+    import torch
+
+    if not device.is_gpu:
+        return ["bf16"]
+    return ["bf16", "fp16"] if torch.cuda.get_device_capability(device.name)[0] >= 8 else ["fp16"]
+
+
+def alone(device: Device, pairs: Pairs, watcher: Watcher) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
     """What is told of one GPU, and its matrices for the run of all together."""
     import torch
 
-    told: dict[str, Any] = {"bus_id": device.bus_id, "model": device.model, "bf16_tflops": None}
-    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    if device.is_gpu and torch.cuda.get_device_capability(device.name)[0] < 8:
-        del kinds["bf16"]  # emulated before Ampere
-    if not device.is_gpu:
-        del kinds["fp16"]  # this torch cannot multiply fp16 on a CPU
+    told: dict[str, Any] = {"bus_id": device.bus_id, "model": device.model, "bf16_tflops": None, "fp16_tflops": None}
+    told.update(stable=True, digest="")
     work: tuple[Any, Any, Any] = (None, None, None)
-    for name, kind in kinds.items():
-        a, b = (matrix.to(device.name, kind) for matrix in pair)
+    looked: dict[str, Any] = {}
+    for name in kinds(device):
+        a, b = (matrix.to(device.name) for matrix in pairs[name])
         first = torch.matmul(a, b)
         work = (a, b, torch.empty_like(first))
+        thread = threading.Timer(SECONDS_ALONE / 2, lambda: looked.update(watcher.look(device.bus_id)))
+        thread.start()
         told[f"{name}_tflops"] = rate(device, *work, SECONDS_ALONE)
-        told["stable"] = bool(torch.equal(first, work[2])) and told.get("stable", True)
-        told["digest"] = told.get("digest", "") + digest(first)
-    looked: dict[str, Any] = {}
-    thread = threading.Timer(SECONDS_ALONE / 2, lambda: looked.update(watcher.look(device.bus_id)))
-    thread.start()
-    rate(device, *work, SECONDS_ALONE)
-    thread.join()
+        thread.join()
+        told["stable"] = told["stable"] and bool(torch.equal(first, work[2]))
+        told["digest"] += digest(first)
     return {**told, **looked}, work
 
 
@@ -96,11 +106,11 @@ def together(found: list[Device], works: list[tuple[Any, Any, Any]], watcher: Wa
 def main() -> None:
     tell(gpus=[], together=[])
     found, watcher = devices(), Watcher()
-    pair = inputs(SIZE if found and found[0].is_gpu else REHEARSAL_SIZE)
+    pairs = inputs(SIZE if found and found[0].is_gpu else REHEARSAL_SIZE)
     works = []
     for device in found:
         tell(asking=device.bus_id)
-        told, work = alone(device, pair, watcher)
+        told, work = alone(device, pairs, watcher)
         works.append(work)
         tell(gpus=[told])
     if len(found) > 1:

@@ -2,8 +2,8 @@
 
 With --network peer access and shared memory are off, so that the same ranks talk through the network transport: what
 two nodes would use, tried on one. busbw is nccl-tests' figure, 2 (n - 1) / n of the message per second and GPU; small
-messages understate it (NVIDIA/nccl-tests#212), so the message is 4 GiB, or what memory allows. The rehearsal uses gloo.
-Not seen on hardware yet.
+messages understate it (NVIDIA/nccl-tests#212), so in the node the message is 4 GiB, or what memory allows. Rehearsed
+over gloo. Not seen on hardware yet.
 """
 
 import glob
@@ -20,7 +20,7 @@ from nccl_log import read_log
 from ranks import folder_of_rank, last_words, leave, place, results, start
 from telling import die_with_parent, run, tell
 
-LARGEST, REHEARSAL_SIZE = 4 << 30, 1 << 20
+LARGEST, OVER_NETWORK, REHEARSAL_SIZE = 4 << 30, 256 << 20, 1 << 20
 THROUGH_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
 LOG_LIMIT = 1 << 20  # bytes read of each rank's log
 
@@ -45,6 +45,8 @@ def of_one_rank(folder: str) -> None:
         "nccl" if on_gpu else "gloo", init_method=store, rank=rank, world_size=world, timeout=timedelta(seconds=60)
     )
     size = message_bytes(torch.cuda.mem_get_info(rank)[0]) if on_gpu else REHEARSAL_SIZE
+    if "--network" in sys.argv:
+        size = min(size, OVER_NETWORK)  # over sockets 4 GiB would take a minute
     smallest = torch.tensor([size], device=device)
     distributed.all_reduce(smallest, op=distributed.ReduceOp.MIN)
     size = int(smallest.item())

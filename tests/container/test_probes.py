@@ -110,6 +110,12 @@ def test_what_measures_gpus_is_rehearsed_on_cpus(told: Run, program: str) -> Non
         assert len(data["together"]) == 2
 
 
+def test_one_wrong_number_changes_the_digest(told: Run) -> None:
+    change = "import torch; from gpu_matmul import digest; a = torch.randn(64, 64).bfloat16(); b = a.clone()"
+    compare = "b[3, 5] *= 2; assert digest(a) == digest(a.clone()) != digest(b)"
+    assert told(f'cd {FOLDER} && python -c "{change}; {compare}"') == {}
+
+
 def test_pairs_and_collectives_are_rehearsed_on_cpus(told: Run) -> None:
     pairs = told(f"python {FOLDER}/gpu_p2p.py --rehearse 2")["pairs"]
     assert [(one["a"], one["right"]) for one in pairs] == [("rehearsal 0", True), ("rehearsal 1", True)]
