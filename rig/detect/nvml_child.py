@@ -11,33 +11,19 @@ Source: NVIDIA Management Library API reference (nvml.h); the structures and num
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from typing import Any
 
-LIBRARIES = (
-    "libnvidia-ml.so.1",
-    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
-    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
-)
+if not __package__:  # run as a file
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from rig.nvml import Nvml, PciInfo, load
+
 ALIVE_S = 120  # nobody waits for this program any longer
 GPUS_AT_MOST = 64
 NVLINKS_AT_MOST = 18  # NVML_NVLINK_MAX_LINKS
 REMOTE_IS_SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
 P2P_READ, P2P_WRITE = 0, 1  # NVML_P2P_CAPS_INDEX_*
-
-
-class PciInfo(ctypes.Structure):
-    """nvmlPciInfo_t."""
-
-    _fields_ = (
-        ("busIdLegacy", ctypes.c_char * 16),
-        ("domain", ctypes.c_uint),
-        ("bus", ctypes.c_uint),
-        ("device", ctypes.c_uint),
-        ("pciDeviceId", ctypes.c_uint),
-        ("pciSubSystemId", ctypes.c_uint),
-        ("busId", ctypes.c_char * 32),
-    )
 
 
 class Memory(ctypes.Structure):
@@ -46,65 +32,41 @@ class Memory(ctypes.Structure):
     _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
 
-class Nvml:
-    """The library with its calls turned into values: None where a call is missing or refused."""
+def pair(nvml: Nvml, name: str, device: Any) -> tuple[int, int] | None:
+    """The two numbers that a function gives."""
+    first, second = ctypes.c_int(), ctypes.c_int()
+    if nvml.call(name, device, ctypes.byref(first), ctypes.byref(second)) != 0:
+        return None
+    return first.value, second.value
 
-    def __init__(self, library: Any) -> None:
-        self.library = library
 
-    def call(self, name: str, *values: Any) -> int | None:
-        """NVML's return code; None when this driver has no such function."""
-        function: Callable[..., int] | None = getattr(self.library, name, None)
-        return None if function is None else int(function(*values))
+def bus_of(nvml: Nvml, name: str, *values: Any) -> str | None:
+    """The bus id that a function gives."""
+    found = PciInfo()
+    if nvml.call(name, *values, ctypes.byref(found)) != 0:
+        return None
+    return str(found.busId.decode("ascii", "replace")).lower()
 
-    def number(self, name: str, *values: Any, kind: type = ctypes.c_uint) -> int | None:
-        found = kind()
-        return int(found.value) if self.call(name, *values, ctypes.byref(found)) == 0 else None
 
-    def pair(self, name: str, device: Any) -> tuple[int, int] | None:
-        first, second = ctypes.c_int(), ctypes.c_int()
-        if self.call(name, device, ctypes.byref(first), ctypes.byref(second)) != 0:
-            return None
-        return first.value, second.value
-
-    def text(self, name: str, *values: Any) -> str | None:
-        found = ctypes.create_string_buffer(96)
-        if self.call(name, *values, found, ctypes.c_uint(96)) != 0:
-            return None
-        return found.value.decode("utf-8", "replace")
-
-    def bus(self, name: str, *values: Any) -> str | None:
-        found = PciInfo()
-        if self.call(name, *values, ctypes.byref(found)) != 0:
-            return None
-        return str(found.busId.decode("ascii", "replace")).lower()
-
-    def handle(self, index: int) -> Any:
-        found = ctypes.c_void_p()
-        refused = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(found))
-        return None if refused != 0 else found
-
-    def reason(self, code: int | None) -> str:
-        """The driver's words for a return code."""
-        function = getattr(self.library, "nvmlErrorString", None)
-        if function is None or code is None:
-            return f"NVML error {code}"
-        words = function(code) or b""
-        return f"{words.decode('utf-8', 'replace')} (NVML error {code})"
+def handle(nvml: Nvml, index: int) -> Any:
+    """The device of an index; None where the driver gives none."""
+    found = ctypes.c_void_p()
+    refused = nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(found))
+    return None if refused != 0 else found
 
 
 def one(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
     """What one GPU tells about itself."""
-    yield "bus_id", nvml.bus("nvmlDeviceGetPciInfo_v3", device)
+    yield "bus_id", bus_of(nvml, "nvmlDeviceGetPciInfo_v3", device)
     yield "name", nvml.text("nvmlDeviceGetName", device)
     yield "uuid", nvml.text("nvmlDeviceGetUUID", device)
     memory = Memory()
     told = nvml.call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory)) == 0
     yield "memory", memory.total if told else None
-    capability = nvml.pair("nvmlDeviceGetCudaComputeCapability", device)
+    capability = pair(nvml, "nvmlDeviceGetCudaComputeCapability", device)
     yield "capability", f"{capability[0]}.{capability[1]}" if capability else None
     for key, name in (("mig", "nvmlDeviceGetMigMode"), ("ecc", "nvmlDeviceGetEccMode")):
-        mode = nvml.pair(name, device)
+        mode = pair(nvml, name, device)
         yield key, mode[0] if mode else None
     yield "persistence", nvml.number("nvmlDeviceGetPersistenceMode", device)
     yield "c2c", nvml.number("nvmlDeviceGetC2cModeInfoV", device)
@@ -121,7 +83,7 @@ def links(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
     ends: dict[str, int] = {}
     for link in active:
         kind = nvml.number("nvmlDeviceGetNvLinkRemoteDeviceType", device, ctypes.c_uint(link))
-        far = nvml.bus("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, ctypes.c_uint(link))
+        far = bus_of(nvml, "nvmlDeviceGetNvLinkRemotePciInfo_v2", device, ctypes.c_uint(link))
         end = "switch" if kind == REMOTE_IS_SWITCH else far or "unknown"
         ends[end] = ends.get(end, 0) + 1
     for end, count in ends.items():
@@ -150,7 +112,7 @@ def facts(library: Any) -> Iterator[str]:
     handles: list[tuple[int, str, Any]] = []
     for index in range(min(nvml.number("nvmlDeviceGetCount_v2") or 0, GPUS_AT_MOST)):
         yield f"asking {index}"
-        device = nvml.handle(index)
+        device = handle(nvml, index)
         if device is None:
             yield f"error GPU {index} gives no handle: it is lost, or another process may not see it"
             continue
@@ -167,19 +129,6 @@ def facts(library: Any) -> Iterator[str]:
         for key, value in peers(nvml, device, others):
             yield f"{index} {key} {value}"
     yield "end"
-
-
-def load() -> Any:
-    """The library; None where the container was given none."""
-    for name in LIBRARIES:
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
-        if hasattr(library, "nvmlErrorString"):
-            library.nvmlErrorString.restype = ctypes.c_char_p
-        return library
-    return None
 
 
 def main() -> None:

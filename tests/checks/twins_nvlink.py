@@ -61,6 +61,12 @@ def guest() -> Snapshot:
 
 FOUR = boards(h100(), "NVIDIA H100 64GB HBM2", 18, 4, **NO_FABRIC)
 
+
+def pcie_beside(now: Snapshot) -> Snapshot:
+    """The first GPU is a PCIe board without a fabric."""
+    return changed(now, machine__gpus__0__model="NVIDIA H100 PCIe", host__gpus__0__fabric_state="not-supported")
+
+
 TWINS = (
     Twin(
         "all_nvlinks_are_active",
@@ -132,6 +138,15 @@ TWINS = (
         fix="nvidia-fabricmanager",
         domain="host",
         reported=("leptonai/gpud#1151",),
+    ),
+    Twin(  # a PCIe board, whose NVML has no fabric, stands beside one that should have joined it
+        "gpus_have_joined_the_fabric",
+        pcie_beside(fabric(h100(), fabric_state="in-progress")),
+        pcie_beside(h100()),
+        says="fabric state in-progress",
+        fix="nvidia-fabricmanager",
+        domain="host",
+        reported=("leptonai/gpud#1147",),
     ),
     Twin(
         "gpus_have_joined_the_fabric",

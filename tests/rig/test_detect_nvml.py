@@ -11,6 +11,7 @@ import pytest
 from rig.captured import Captured
 from rig.detect import detect, nvml, nvml_child
 from rig.machine import Gpu, Machine
+from rig.nvml import PciInfo
 from rig.root import Answered, Collected, Running
 from tests.machines.paper import Paper
 
@@ -229,14 +230,14 @@ def test_a_device_on_the_bus_is_enough_and_no_is_no() -> None:
     assert (root.started, machine.nvml) == (0, None)
 
 
-def test_the_program_runs_without_a_library_and_without_our_packages() -> None:
+def test_the_program_runs_without_a_library_and_in_an_interpreter_without_paths() -> None:
     program = f"import sys; sys.path.insert(0, {os.path.dirname(nvml_child.__file__)!r}); import nvml_child as child\n"
-    program += "child.LIBRARIES = (); child.main()"
+    program += "import rig.nvml; rig.nvml.LIBRARIES = (); child.main()"
     asked = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
     assert (done.stdout, done.stderr) == ("absent\nend\n", "")
 
 
 def test_structures_have_the_sizes_of_nvml() -> None:
-    assert ctypes.sizeof(nvml_child.PciInfo) == 68
+    assert ctypes.sizeof(PciInfo) == 68
     assert ctypes.sizeof(nvml_child.Memory) == 24
