@@ -19,7 +19,7 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from bench.boot import MACHINES, alternating, command, installed, lay_out  # noqa: E402
+from bench.boot import MACHINES, alternating, command, installed, lay_out, states_of  # noqa: E402
 from factory.engine import Engine, find_engine  # noqa: E402
 from factory.run import run_flags  # noqa: E402
 from factory.say import Refused  # noqa: E402
@@ -42,7 +42,7 @@ def boots(rounds: int) -> dict[str, float]:
                 commands[f"{name}, {checks}"] = command(
                     [rig, "boot", "--", "/bin/true"], {**environ, **told, "RIG_CHECKS": checks}
                 )
-        return alternating(commands, rounds)
+        return alternating(commands, rounds, states_of(folder))
 
 
 def levels(engine: Engine, image: str, looks: int) -> dict[str, list[float]]:
