@@ -1,7 +1,7 @@
 """Storage: room and rights where training writes, file systems and drives that work."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import GPU, HOST, IMAGE
+from checks.needs import GPU, HOST
 from rig.finding import Finding
 from rig.host import Host, Mount
 from rig.lean import Iterator
@@ -273,26 +273,3 @@ def work_folder_is_on_a_disk(now: Snapshot) -> Iterator[Finding]:
     work = _mounts(now)[0]
     if work.kind in MEMORY:
         yield say(f"the work folder {work.path} is a {work.kind}", work.path, got=work.kind)
-
-
-@check(
-    at="quick",
-    needs=(IMAGE,),
-    domain="user",
-    severity="warn",
-    fix="docker run --user UID:0 (the image lets group 0 add an entry at boot), or --user of an entry in /etc/passwd",
-)
-def user_has_an_account(now: Snapshot) -> Iterator[Finding]:
-    """The user has an entry in /etc/passwd, and its home folder exists.
-
-    Without one getpwuid(3) fails, which torch asks for its cache folder and ssh before anything else.
-
-    Symptom: `KeyError: 'getpwuid(): uid not found: 1234'`, `No user exists for uid 1234`, `I have no name!`.
-    Source: /etc/passwd; torch/_inductor/codecache.py (getpass.getuser).
-    """
-    account = known(now.image and now.image.account, "the account")
-    uid = known(account.uid, "the UID")
-    if account.name is None:
-        yield say(f"UID {uid} has no entry in /etc/passwd", str(uid))
-    elif account.home_exists is False:
-        yield say(f"the home folder {account.home} of {account.name} does not exist", account.home or "")

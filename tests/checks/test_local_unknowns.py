@@ -55,7 +55,7 @@ def test_an_unknown_value_is_unknown(name: str, field: str) -> None:
     assert judged(name, changed(roce(), **{field: None})).outcome == "unknown"
 
 
-@pytest.mark.parametrize("name", [one.id for one in family_checks("storage") if one.id != "user_has_an_account"])
+@pytest.mark.parametrize("name", [one.id for one in family_checks("storage")])
 def test_without_mounts_nothing_is_said_of_them(name: str) -> None:
     assert judged(name, changed(h100(), host__mounts=(), host__silent_mounts=None)).outcome == "unknown"
 

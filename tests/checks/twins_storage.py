@@ -1,6 +1,5 @@
 """Fixtures of the family storage."""
 
-from rig.image import Account
 from tests.checks.healthy_system import MOUNTS, WORK
 from tests.checks.snapshots import h100, no_gpu, roce
 from tests.checks.twin import Twin, changed
@@ -151,24 +150,6 @@ TWINS = (
         roce(),
         says="/work is a tmpfs",
         fix="-v",
-        domain="user",
-        outcome="warn",
-    ),
-    Twin(
-        "user_has_an_account",
-        changed(no_gpu(), image__account=Account(1234, None, None, None, None)),
-        no_gpu(),
-        says="UID 1234 has no entry",
-        fix="--user",
-        domain="user",
-        outcome="warn",
-    ),
-    Twin(
-        "user_has_an_account",
-        changed(no_gpu(), image__account=Account(1000, "ada", "/home/ada", False, False)),
-        no_gpu(),
-        says="/home/ada of ada does not exist",
-        fix="--user",
         domain="user",
         outcome="warn",
     ),
