@@ -110,6 +110,8 @@ class Run:
         self.outputs = outputs(asked)
         self.settings = self._settings()
         self.state: str | None = None
+        self.home: dict[str, str] = {}  # what a boot would change in the environment for a user without a home
+        self.account: str | None = None
         self.texts: dict[str, tuple[Judged, str]] = {}  # of checks.json
         self.voice = Voice(os.environ, quiet=os.environ.get("RIG_QUIET") == "1")
 
@@ -136,6 +138,7 @@ class Run:
         here = self.asked.snapshot is None and self.settings.root is None  # not another machine
         if here:
             self.state = self._folder()
+            self._settle()
             _end_children_with_us()
         now = self._snapshot()
         limit = BUDGET_S[self.selection.level]
@@ -144,7 +147,7 @@ class Run:
             self.selection,
             now if here or self.asked.snapshot else _unmeasured(self.selection, now),
             until,
-            os.environ,
+            {**os.environ, **self.home},
             self.no_skip,
             measures=here,
             keep=self._keep,
@@ -167,12 +170,18 @@ class Run:
             raise BadRequest(state.unfit)
         return state.folder
 
+    def _settle(self) -> None:
+        """A home and caches as a boot gives them: what a training will have is judged, and measured with."""
+        from entrypoint.home import prepare_home
+
+        home = prepare_home(self.environ, os.geteuid(), os.getegid(), self.state)
+        self.home, self.account = home.changes, home.account
+        self.environ = {**self.environ, **home.changes}
+
     def _snapshot(self) -> Snapshot:
         path = self.asked.snapshot
         if path is None:
-            from entrypoint.home import account_home
-
-            return take(self.settings, self.environ, self.selection.level, account_home(os.geteuid()))
+            return take(self.settings, self.environ, self.selection.level, self.account)
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 now = read_snapshot(file.read(), path)
