@@ -229,3 +229,39 @@ def test_client_and_server_run_until_there_is_a_rate(
     assert rdma.measure("mlx5_1", 1, None)["error"] == "Failed to create QP"
     monkeypatch.setattr(rdma, "PROGRAM", str(tmp_path / "none"))
     assert "is not there" in rdma.absent(gdr=False)
+
+
+class Nvml:
+    """libnvidia-ml with one GPU that is warm and slowed down by its power limit."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        values = {"nvmlDeviceGetClockInfo": 1410, "nvmlDeviceGetCurrentClocksThrottleReasons": 4}
+        values["nvmlDeviceGetTemperature"] = 71
+
+        def answer(*words: Any) -> int:
+            if name == "nvmlDeviceGetHandleByPciBusId_v2" and words[0] != b"0000:19:00.0":
+                return 6  # not found
+            if name in values:
+                words[-1]._obj.value = values[name]
+            return 0
+
+        return answer
+
+
+def test_clocks_are_asked_of_nvml_by_bus_id(probe: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = probe("devices")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Nvml())
+    watcher = devices.Watcher()
+    assert watcher.look("0000:19:00.0") == {"sm_clock_mhz": 1410, "reasons": 4, "temperature_c": 71}
+    assert set(watcher.look("0000:3b:00.0").values()) == {None}
+
+
+def test_gpus_are_counted_without_torch(probe: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = probe("devices")
+    monkeypatch.setattr(devices.sys, "argv", ["probe"])
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: StandIn(8))
+    assert devices.count() == 8 and devices.bus_id(3) == "0000:3b:00.0"
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: StandIn(8, cuInit=100))
+    assert devices.count() == 0 and devices.bus_id(3) == "GPU 3"
+    monkeypatch.setattr(devices.sys, "argv", ["probe", "--rehearse", "2"])
+    assert devices.count() == 2
