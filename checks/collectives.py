@@ -2,8 +2,8 @@
 
 from checks import CannotTell, check, known, say
 from checks.floors import Kind, kind_of, stragglers
-from checks.measured import told
-from checks.needs import GPUS, RDMA
+from checks.measured import rows_of, told
+from checks.needs import GPUS, NVLINKED, NVSWITCH, RDMA
 from rig.finding import Finding
 from rig.lean import Any, Iterator, Mapping
 from rig.machine import Gpu
@@ -16,11 +16,11 @@ def _nvlink_pairs(now: Snapshot) -> dict[str, tuple[Mapping[str, Any], Gpu, Gpu]
     """Pairs of GPUs that NVLink joins directly or by a switch."""
     gpus = {gpu.bus_id: gpu for gpu in now.machine.gpus}
     found = {}
-    for row in told(now, "gpu_p2p").get("pairs", ()):
+    for row in rows_of(now, "gpu_p2p", "pairs"):
         a, b = gpus.get(row["a"]), gpus.get(row["b"])
         if a and b and row.get("gb_s") and ((a.nvswitch and b.nvswitch) or b.bus_id in a.nvlink_peers):
             found[f"{row['a']} -> {row['b']}"] = (row, a, b)
-    return found
+    return known(found or None, "copies over NVLink")  # type: ignore[no-any-return]
 
 
 def _one_kind(now: Snapshot) -> tuple[Kind | None, int | None]:
@@ -46,10 +46,7 @@ def copies_between_gpus_arrive(now: Snapshot) -> Iterator[Finding]:
     Symptom: a hang in the first all-reduce, or NaN; only with two GPUs and more.
     Source: NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17, #45; NVIDIA/nccl#606, #631.
     """
-    pairs = told(now, "gpu_p2p").get("pairs")
-    if not pairs:
-        raise CannotTell("gpu_p2p measured no pair")
-    for row in pairs:
+    for row in rows_of(now, "gpu_p2p", "pairs"):
         name, claims = f"{row['a']} -> {row['b']}", "though" if row.get("claimed") else "and"
         peer = "peer access" if row.get("claimed") else "no peer access"
         if row.get("right") is False:
@@ -59,7 +56,7 @@ def copies_between_gpus_arrive(now: Snapshot) -> Iterator[Finding]:
             yield say(f"{name}: {row['error']}, {claims} the driver claims {peer}", name)
 
 
-@check(at="full", needs=(GPUS,), domain="host", fix="ask the host to look at the NVLinks of this GPU", probe="gpu_p2p")
+@check(at="full", needs=(GPUS, NVLINKED), domain="host", fix="ask the host to look at these NVLinks", probe="gpu_p2p")
 def copies_over_nvlink_reach_their_floor(now: Snapshot) -> Iterator[Finding]:
     """Two GPUs that NVLink joins exchange data as fast as others of their kind and link count.
 
@@ -81,10 +78,10 @@ def copies_over_nvlink_reach_their_floor(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(GPUS,),
+    needs=(GPUS, NVSWITCH),
     domain="host",
     severity="warn",
-    fix="ask the host to look at the NVLinks of this GPU",
+    fix="ask the host to look at these NVLinks",
     probe="gpu_p2p",
 )
 def copies_through_the_nvswitch_are_equally_fast(now: Snapshot) -> Iterator[Finding]:

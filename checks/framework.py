@@ -31,6 +31,8 @@ def probe_of(now: Snapshot, name: str) -> Probe:
     probe: Probe = known(now.probes.get(name), f"what the probe {name} says")
     if probe.state in ("absent", "unasked"):
         raise CannotTell(probe.error or f"the probe {name} was not run")
+    if probe.state == "ok" and not probe.data:
+        raise CannotTell(f"the probe {name} said nothing")
     return probe
 
 

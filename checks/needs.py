@@ -250,3 +250,8 @@ RAILS = Need("rails", "no port that carries a job's traffic is up here (EFA's ar
 BAD_GPUS = Need(
     "bad-gpus", "nobody keeps a list of bad GPUs (RIG_BAD_GPUS)", lambda now: bool(now.environ.get("RIG_BAD_GPUS"))
 )
+NVLINKED = Need(
+    "nvlink",
+    "no NVLink is seen between GPUs here",
+    lambda now: any(gpu.nvlinks and (gpu.nvswitch or gpu.nvlink_peers) for gpu in now.machine.gpus),
+)
