@@ -255,9 +255,10 @@ def zero3_step_ends_well(now: Snapshot) -> Iterator[Finding]:
     """
     probe = probe_of(now, "zero3_step")
     codes = probe.data.get("codes") or ()
+    words = f": {meaning(str(probe.data['error']))}" if probe.data.get("error") else ""
     for rank, code in enumerate(codes):
         if code not in (0, None):
-            yield say(f"rank {rank} of the ZeRO-3 probe ended with {code}", f"rank {rank}", 0, code)
+            yield say(f"rank {rank} of the ZeRO-3 probe ended with {code}{words}", f"rank {rank}", 0, code)
     if probe.state == "unresponsive":
         yield say("the ZeRO-3 probe did not end in time", "zero3_step", domain="host")
     elif probe.state == "failed" and not any(codes):

@@ -16,6 +16,12 @@ def _nvml(now: Snapshot) -> bool:
     return now.host is not None and bool(now.host.gpus)
 
 
+def _gdr_loop(now: Snapshot) -> bool:
+    """Whether the loop with GPU memory could be run; what NCCL does over the network is judged in any case."""
+    probe = now.probes.get("gdr_loopback")
+    return probe is None or probe.state != "absent"
+
+
 GPU = Need("gpu", "no GPU here", _gpu)
 GPUS = Need("gpus", "fewer than two GPUs here", lambda now: len(now.machine.gpus) > 1)
 RDMA = Need("rdma", "no RDMA device here", _rdma)
@@ -78,6 +84,7 @@ SOLD_RATE = Need(
 )
 SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))
 BUS = Need("bus", "neither a GPU nor an RDMA device here", lambda now: bool(now.machine.gpus or now.machine.hcas))
+GDR_LOOP = Need("gdr-loopback", "perftest here was built without CUDA, as Debian's is", _gdr_loop)
 PINS = Need("pins", "it is not known what this image was pinned to", lambda now: bool(now.pins))
 
 

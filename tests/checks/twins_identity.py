@@ -181,14 +181,6 @@ TWINS = (
         reported=("NVIDIA/nccl#1044",),
     ),
     Twin(
-        "libibverbs_lists_every_hca",
-        changed(probed(roce(), "library_identity", verbs_devices=()), machine__hcas__0__uverbs=None),
-        roce(),
-        says="no node in this container",
-        fix="--device /dev/infiniband",
-        domain="host",
-    ),
-    Twin(
         "a_collective_can_be_made",
         probed(no_gpu(), "library_identity", collective=None, collective_error="ImportError: libtorch_cuda.so"),
         no_gpu(),
