@@ -5,9 +5,9 @@ from rig.lean import Iterable
 from rig.snapshot import Snapshot
 
 # Families with a check of level boot stand in BOOT: a boot imports no other. FABRIC is of no concern where there is
-# neither GPU nor HCA, and none was promised.
-FABRIC = ("rdma", "gpudirect", "nccl")
-BOOT = ("driver", "gpu", "limits", *FABRIC)
+# neither GPU nor HCA, and none was promised; SOLD where GPUDirect was not.
+FABRIC, SOLD = ("rdma", "nccl"), ("gpudirect",)
+BOOT = ("driver", "gpu", "limits", *FABRIC, *SOLD)
 FAMILIES = (
     "driver",
     "gpu",
@@ -50,7 +50,8 @@ def boot_checks(now: Snapshot) -> list[Check]:
     """The checks of level boot that may concern this node."""
     machine, expected = now.machine, now.expected
     concerned = machine.gpus or machine.hcas or expected.gpus or expected.hcas or expected.gdr
-    return checks_of("boot", BOOT if concerned else [family for family in BOOT if family not in FABRIC])
+    left_out = (*(() if concerned else FABRIC), *(() if expected.gdr else SOLD))
+    return checks_of("boot", [family for family in BOOT if family not in left_out])
 
 
 def family_checks(family: str) -> list[Check]:

@@ -11,6 +11,7 @@ import os
 
 from rig.lean import NamedTuple, Protocol
 
+READING = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 READ_LIMIT = 1 << 20  # no kernel text that we parse is larger; a device or a bomb would be
 IPV4_FILE = "/proc/net/rig_ipv4"  # where a folder or a capture keeps the answer of `ipv4`; no kernel has such a file
 
@@ -86,7 +87,7 @@ class Live:
 
     def read(self, path: str) -> str | None:
         try:
-            handle = os.open(self.prefix + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = os.open(self.prefix + path, READING)
         except (OSError, ValueError):
             return None
         try:
@@ -166,7 +167,7 @@ class Live:
 
     def peek(self, path: str, offset: int, size: int) -> bytes | None:
         try:
-            handle = os.open(self.prefix + path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = os.open(self.prefix + path, READING)
         except (OSError, ValueError):
             return None
         try:

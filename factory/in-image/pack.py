@@ -36,7 +36,7 @@ TOGETHER = (
         "checks.gpu",
         "checks.limits",
     ),
-    ("rig.plan.nccl", "checks.rdma", "checks.gpudirect", "checks.nccl"),
+    ("rig.plan.nccl", "checks.rdma", "checks.nccl"),
 )
 
 

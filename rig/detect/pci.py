@@ -10,7 +10,8 @@ from rig.root import Root
 from rig.text import hexadecimal, is_bus_id, line, parse_ids, parse_uevent, whole
 
 DEVICES = "/sys/bus/pci/devices/"
-NVIDIA, MELLANOX = "10de", "15b3"
+NVIDIA, MELLANOX, BROADCOM = "10de", "15b3", "1000"
+PCI_BRIDGE = "060400"
 MAKERS = (NVIDIA, MELLANOX)  # whose devices are facts even where no driver is bound or no interface is visible
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 EXTENDED_CAPABILITY_ACS = 0x000D
@@ -56,30 +57,33 @@ def parse_numa(text: str | None) -> int | None:
     return whole(text, 0, 1023)
 
 
-def parse_bus_table(text: str | None, makers: tuple[str, ...] = MAKERS) -> set[str] | None:
-    """`BB:DD.F` of each device of `makers` in /proc/bus/pci/devices (it has no domains); None when it is another text.
+def parse_bus_table(text: str | None) -> dict[str, tuple[str, str] | None] | None:
+    """`BB:DD.F` -> (vendor, device) of each function in /proc/bus/pci/devices; None for a name that two domains share
+    (the file has no domains), and None altogether when it is another text.
 
-    A line begins `1b00\\t10de2330\\t...`: bus and device-function, vendor and device. One read instead of hundreds.
+    A line begins `1b00\t10de2330\t...`: bus and device-function, vendor and device. One read instead of hundreds.
     """
     if not text or text[4:5] != "\t":
         return None
-    found = set()
+    found: dict[str, tuple[str, str] | None] = {}
     for entry in text.split("\n"):
-        if entry[5:9] in makers:
-            slot = hexadecimal(entry[:4], 4)
-            if slot is None:
-                return None
-            number = int(slot[2:], 16)
-            found.add(f"{slot[:2]}:{number >> 3:02x}.{number & 7}")
+        if entry[4:5] != "\t":
+            continue
+        slot, vendor, device = hexadecimal(entry[:4], 4), hexadecimal(entry[5:9], 4), hexadecimal(entry[9:13], 4)
+        if slot is None or vendor is None or device is None:
+            return None
+        number = int(slot[2:], 16)
+        name = f"{slot[:2]}:{number >> 3:02x}.{number & 7}"
+        found[name] = (vendor, device) if found.get(name, (vendor, device)) == (vendor, device) else None
     return found
 
 
-def candidates(root: Root, names: list[str]) -> list[str]:
+def candidates(root: Root, names: list[str], table: dict[str, tuple[str, str] | None] | None) -> list[str]:
     """Bus ids of devices of MAKERS."""
-    tails = parse_bus_table(root.read("/proc/bus/pci/devices"))
-    if tails is not None:
-        return [name for name in names if name[-7:] in tails]
-    return [name for name in names if hexadecimal(root.read(f"{DEVICES}{name}/vendor"), 4) in MAKERS]
+    if table is None:
+        return [name for name in names if hexadecimal(root.read(f"{DEVICES}{name}/vendor"), 4) in MAKERS]
+    makers = {tail for tail, ids in table.items() if ids is None or ids[0] in MAKERS}
+    return [name for name in names if name[-7:] in makers]
 
 
 def wanted(device: PciDevice) -> bool:
@@ -100,7 +104,7 @@ def read_ids(
     if None in ids:
         ids = (hexadecimal(read(folder + "vendor"), 4), hexadecimal(read(folder + "device"), 4))
         told = None
-    if ids[0] == "1000":
+    if ids[0] == BROADCOM:
         subsystem = parse_ids(parse_uevent(told, "PCI_SUBSYS_ID"))
         if told is None:
             subsystem = (
@@ -118,6 +122,18 @@ def read_link(root: Root, folder: str) -> tuple[float | None, int | None, float 
         parse_width(read(folder + "current_link_width")),
         parse_speed(read(folder + "max_link_speed")),
         parse_width(read(folder + "max_link_width")),
+    )
+
+
+def read_bridge(root: Root, name: str, host: str | None, above: tuple[str, ...], ids: tuple[str, str]) -> PciDevice:
+    """A bridge whose ids are known: what has functions below it is a PCI bridge, so its class need not be read."""
+    folder = f"{DEVICES}{name}/"
+    subsystem: tuple[str | None, str | None] = (None, None)
+    if ids[0] == BROADCOM:
+        subsystem = read_ids(root, folder)[2]
+    numa = parse_numa(root.read(folder + "numa_node"))
+    return PciDevice(
+        name, above[-1] if above else None, host, PCI_BRIDGE, *ids, numa, None, None, None, None, None, *subsystem
     )
 
 
@@ -143,20 +159,28 @@ def read_tree(
 ) -> tuple[PciDevice, ...]:
     """GPUs, NVSwitches, network controllers of MAKERS, the devices named in `also`, and every bridge above them.
 
-    `links=False` leaves speeds and widths unread: four files a device, most of what there is to read.
+    `links=False` leaves speeds and widths unread, four files a device, and takes the ids of bridges from the table of
+    /proc: most of what there is to read.
     """
     present = root.ls(DEVICES[:-1]) if names is None else names
     known, asked = set(present), set(also)
     found: dict[str, PciDevice] = {}
-    for name in dict.fromkeys((*candidates(root, present), *(name for name in asked if name in known))):
+    table = parse_bus_table(root.read("/proc/bus/pci/devices"))
+    ids_of = {} if links or table is None else table
+    for name in dict.fromkeys((*candidates(root, present, table), *(name for name in asked if name in known))):
         host, above = parse_parents(root.link(DEVICES + name))
         device = read_device(root, name, host, above, links)
         if name not in asked and not wanted(device):
             continue
         found[name] = device
         for depth, bridge in enumerate(above):
-            if bridge not in found:
+            if bridge in found:
+                continue
+            ids = ids_of.get(bridge[-7:])
+            if ids is None:
                 found[bridge] = read_device(root, bridge, host, above[:depth], links)
+            else:
+                found[bridge] = read_bridge(root, bridge, host, above[:depth], ids)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -188,7 +212,7 @@ def with_acs(root: Root, tree: tuple[PciDevice, ...]) -> tuple[PciDevice, ...]:
     """The tree with `acs_redirects` on bridges. Ask only as root with CAP_SYS_ADMIN: nobody else may read so far."""
     made = []
     for item in tree:
-        redirects = parse_acs(read_extended(root, item.bus_id)) if item.class_code == "060400" else None
+        redirects = parse_acs(read_extended(root, item.bus_id)) if item.class_code == PCI_BRIDGE else None
         made.append(item if redirects is None else item._replace(acs_redirects=redirects))
     return tuple(made)
 

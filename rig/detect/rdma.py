@@ -12,7 +12,8 @@ CLASS = "/sys/class/infiniband/"
 VERBS = "/sys/class/infiniband_verbs/"
 NODES = "/dev/infiniband/"
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
-LOOK_AT_LEAST, EMPTY_AT_MOST = 64, 32  # entries of an Ethernet port's GID table; pods' entries start late
+# Of an Ethernet port's GID table: empty entries before one gives up where there was none (pods' start late), and after.
+LOOK_AT_LEAST, EMPTY_AT_MOST = 64, 32
 LOOK_AT_LEAST_IB, EMPTY_AT_MOST_IB = 1, 3  # of an InfiniBand port, where RDMA is addressed by LID
 PORTS_AT_MOST, GIDS_AT_MOST = 255, 4096
 STATES = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
@@ -84,7 +85,7 @@ def read_gids(root: Root, folder: str, ethernet: bool) -> tuple[tuple[Gid, ...],
     refused = empty = index = 0
     gids, types, ndevs = f"{folder}gids/", f"{folder}gid_attrs/types/", f"{folder}gid_attrs/ndevs/"
     read = root.read
-    while index < GIDS_AT_MOST and (index < at_least or empty < at_most):
+    while index < GIDS_AT_MOST and (empty < at_most or (not found and index < at_least)):
         text = read(gids + str(index))
         if text is None:
             if root.link(gids + str(index)) is None:

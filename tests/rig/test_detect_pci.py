@@ -2,7 +2,7 @@
 
 import pytest
 
-from rig.captured import Captured
+from rig.captured import Captured, Tree
 from rig.detect import pci
 from tests.machines.paper import Paper
 
@@ -81,7 +81,18 @@ def test_numa_nodes(text: str, node: int | None) -> None:
 
 def test_the_bus_table_names_slots_of_a_maker() -> None:
     text = "1b00\t10de2330\t5e\t0\n0008\t80860d57\t0\n4b01\t15b3101b\t0\n00ff\t10de1af1\t0\n"
-    assert pci.parse_bus_table(text) == {"1b:00.0", "4b:00.1", "00:1f.7"}
+    table = {"1b:00.0": ("10de", "2330"), "00:01.0": ("8086", "0d57"), "4b:00.1": ("15b3", "101b")}
+    assert pci.parse_bus_table(text) == table | {"00:1f.7": ("10de", "1af1")}
+    assert pci.parse_bus_table(text + "1b00\t10de2331\n") == table | {"00:1f.7": ("10de", "1af1"), "1b:00.0": None}
+    names = ["0000:1b:00.0", "0000:00:01.0", "0001:4b:00.1"]
+    assert pci.candidates(Captured(Tree()), names, pci.parse_bus_table(text)) == ["0000:1b:00.0", "0001:4b:00.1"]
+
+
+def test_a_boot_s_tree_differs_in_links_only() -> None:
+    whole = pci.read_tree(Captured(paper_with_gpu().done()), ())
+    short = pci.read_tree(Captured(paper_with_gpu().done()), (), links=False)
+    blank = {"link_gts": None, "link_width": None, "max_link_gts": None, "max_link_width": None}
+    assert short == tuple(device._replace(**blank) for device in whole) != whole
 
 
 @pytest.mark.parametrize("text", [None, "", "garbage", "zz00\t10de2330\n"])
