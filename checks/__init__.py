@@ -31,7 +31,9 @@ class Need(NamedTuple):
 class Check(NamedTuple):
     """One check. `at` is the first level (one of LEVELS) at which it runs, `severity` (one of SEVERITIES) and `domain`
     (one of rig.finding.DOMAINS) hold for its findings unless one says otherwise; `probe` names the program
-    (checks.probing) whose result it judges; `covers` are findings of the plan that say the same."""
+    (checks.probing) whose result it judges, `also` those that it looks at besides: all of them run with it, and it is
+    judged once all have ended. One of `also` may have told nothing, which is for the check to say. `covers` are
+    findings of the plan that say the same."""
 
     id: str
     family: str
@@ -43,6 +45,12 @@ class Check(NamedTuple):
     run: Callable[[Snapshot], Iterable[Finding]]
     probe: str | None = None
     covers: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    @property
+    def probes(self) -> tuple[str, ...]:
+        """Names of all probes that it looks at."""
+        return (*((self.probe,) if self.probe else ()), *self.also)
 
     @property
     def title(self) -> str:
@@ -68,12 +76,13 @@ def check(
     needs: tuple[Need, ...] = (),
     probe: str | None = None,
     covers: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Snapshot], Iterable[Finding]]], Check]:
     """Make a check of a function; the module's name is its family."""
 
     def made(run: Callable[[Snapshot], Iterable[Finding]]) -> Check:
         family = run.__module__.rpartition(".")[2]
-        return Check(run.__name__, family, at, needs, severity, domain, fix, run, probe, covers)
+        return Check(run.__name__, family, at, needs, severity, domain, fix, run, probe, covers, also)
 
     return made
 

@@ -61,8 +61,9 @@ def _pages(checks: list[tuple[str, list[Check]]]) -> Iterator[str]:
 def page(one: Check) -> str:
     """What there is to know of one check, as Markdown that reads well as plain text."""
     needs = ", ".join(f"`{need.name}`" for need in one.needs) or "nothing"
-    probe = f", probe `{one.probe}`" if one.probe else ""
-    facts = f"Level {one.at}, {one.severity}, {one.domain}; needs {needs}{probe}. Fix: {one.fix}"
+    names = ", ".join(f"`{name}`" for name in one.probes)
+    probes = f", probe{'s' if len(one.probes) > 1 else ''} {names}" if names else ""
+    facts = f"Level {one.at}, {one.severity}, {one.domain}; needs {needs}{probes}. Fix: {one.fix}"
     return "\n\n".join((*_paragraphs(one), facts))
 
 

@@ -69,7 +69,7 @@ def select(level: str | None, only: Sequence[str], programs: Iterable[ProbeProgr
     checks = tuple(checks_of(level or DEFAULT_LEVEL))
     if only:
         checks = _named(only, checks)
-    wanted = {one.probe for one in checks if one.probe}
+    wanted = {name for one in checks for name in one.probes}
     probes = tuple(one for one in programs if one.name in wanted)
     levels = [level or DEFAULT_LEVEL, *(one.at for one in checks), *(one.at for one in probes)]
     return Selection(max(levels, key=LEVELS.index), checks, probes)

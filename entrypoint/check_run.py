@@ -94,9 +94,12 @@ def examine(
     called with what is known after every check and probe, `tell` after every probe.
     """
     known: dict[str, Judged] = {}
+    asked = {one.name for one in selection.probes} if measures else set()
 
-    def judge_those(probe: str | None) -> None:
-        those = [one for one in selection.checks if one.probe == probe or (probe is None and one.probe in now.probes)]
+    def judge_those() -> None:
+        """All that wait for no probe, or for none that has not ended."""
+        awaited = asked - set(now.probes)
+        those = [one for one in selection.checks if one.id not in known and not awaited & set(one.probes)]
         for one in judge(those, now, no_skip):
             known[one.check.id] = one
             keep(now, tuple(known.values()))
@@ -105,9 +108,9 @@ def examine(
         nonlocal now
         now = now._replace(probes={**now.probes, probe.name: probe})
         tell(probe)
-        judge_those(probe.name)
+        judge_those()
 
-    judge_those(None)
+    judge_those()
     if measures:
         _measure(selection.probes, now, until, environ, add)
     return now, tuple(judge(selection.checks, now, no_skip))  # once more, as a replay of the whole would have it

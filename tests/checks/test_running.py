@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks import LEVELS, CannotTell, Need, evaluate
+from checks import LEVELS, CannotTell, Need, evaluate, running
 from checks.catalogue import FAMILIES, checks_of
 from checks.probing import PROBES
 from checks.running import BUDGET_S, BadRequest, exit_code, find_check, judge, known_needs, merged, select
@@ -27,12 +27,14 @@ def test_a_level_has_its_own_checks_and_those_below(level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_level_has_the_probes_that_its_checks_judge_and_no_deeper_ones(level: str) -> None:
     selection = select(level, (), PROBES)
-    assert {one.name for one in selection.probes} == {one.probe for one in selection.checks if one.probe}
+    assert {one.name for one in selection.probes} == {name for one in selection.checks for name in one.probes}
     assert {one.at for one in selection.probes} <= set(LEVELS[: LEVELS.index(level) + 1])
 
 
 def test_every_probe_is_judged_by_a_check_and_every_check_names_one_that_exists() -> None:
-    assert {one.probe for one in EVERY if one.probe} == {one.name for one in PROBES}
+    names = {one.name for one in PROBES}
+    assert {one.probe for one in EVERY if one.probe} == names
+    assert {name for one in EVERY for name in one.also} <= names
 
 
 def test_without_a_level_it_is_quick() -> None:
@@ -43,9 +45,17 @@ def test_only_one_check_is_run_with_its_probe_and_the_time_of_its_level() -> Non
     for one in EVERY:
         selection = select(None, (one.id,), PROBES)
         assert selection.checks == (one,)
-        assert [probe.name for probe in selection.probes] == ([one.probe] if one.probe else [])
+        assert {probe.name for probe in selection.probes} == set(one.probes)
         assert selection.level == max(one.at, "quick", key=LEVELS.index)
     assert select("boot", ("memlock_is_unlimited",), PROBES).level == "boot"
+
+
+def test_only_one_check_is_run_with_all_the_probes_that_it_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = made("limits_are_wide")._replace(probe="shm", also=("gpu_init", "nccl_node"))
+    monkeypatch.setattr(running, "checks_of", lambda level: [one])
+    selection = select(None, (one.id,), PROBES)
+    assert {probe.name for probe in selection.probes} == {"shm", "gpu_init", "nccl_node"}
+    assert selection.level == "full"  # that of nccl_node
 
 
 def test_only_a_family_has_the_checks_of_the_level() -> None:

@@ -80,6 +80,24 @@ def test_what_a_probe_printed_is_judged(program: Any) -> None:
     assert now.probes["high"].state == "ok" and now.probes["high"].seconds is not None
 
 
+def test_a_check_that_looks_at_two_probes_waits_for_both(program: Any) -> None:
+    def of_both(now: Snapshot) -> Iterator[Finding]:
+        yield from () if set(now.probes) == {"first", "second", "third"} else (say("it was asked too early"),)
+
+    programs = [program(name, "print('{\"number\": 3}')", driver=True) for name in ("first", "second", "third")]
+    both = judging("first")._replace(id="both_are_there", run=of_both, also=("third",))
+    rounds: list[list[str]] = []
+    _, judged = examine(
+        Selection("quick", (both, judging("second")), tuple(programs)),
+        NOW,
+        time.monotonic() + 60,
+        dict(os.environ),
+        keep=lambda now, told: rounds.append([one.result.outcome for one in told if one.check is both]),
+    )
+    assert [one.result.outcome for one in judged] == ["pass", "pass"]
+    assert rounds == [[], ["pass"]]  # not before its last had ended
+
+
 def test_a_probe_that_breaks_is_failed_with_its_last_words(program: Any) -> None:
     now, _ = run(program("broken", "print('{\"number\": 3}', flush=True); raise OSError('bus error')"))
     assert now.probes["broken"].state == "failed" and now.probes["broken"].error.endswith("OSError: bus error")
