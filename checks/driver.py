@@ -2,6 +2,7 @@
 
 from checks import check, known, say
 from checks.needs import ASKED, DRIVER, GPU, GPUS, GSP, HOST, NVML, ON_BUS
+from checks.versions import release
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
@@ -14,24 +15,31 @@ BRANCHES = (
     *((515, (11, 7)), (520, (11, 8)), (525, (12, 0)), (530, (12, 1)), (535, (12, 2)), (545, (12, 3)), (550, (12, 4))),
     *((555, (12, 5)), (560, (12, 6)), (565, (12, 7)), (570, (12, 8)), (575, (12, 9)), (580, (13, 0))),
 )
-MISMATCH = "version mismatch"  # nvmlErrorString of NVML_ERROR_LIB_RM_VERSION_MISMATCH
+LOST, MISMATCH = 15, 18  # NVML_ERROR_GPU_IS_LOST, NVML_ERROR_LIB_RM_VERSION_MISMATCH
 RESTART = "restart the container; after an upgrade of the driver reboot the host"
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """(535, 129, 3) of `535.129.03`."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def cuda_of(driver: str) -> tuple[int, int] | None:
     """The CUDA version that a driver brings; None for one older than the table."""
-    told = [cuda for branch, cuda in BRANCHES if branch <= numbers(driver)[0]]
+    told = [cuda for branch, cuda in BRANCHES if branch <= release(driver)[0]]
     return told[-1] if told else None
 
 
-def said(now: Snapshot) -> str:
-    """What NVML gave as a reason, at boot and when checks asked."""
-    return "; ".join(filter(None, (now.machine.nvml_error, now.host.nvml_error if now.host else None)))
+def reasons(now: Snapshot) -> tuple[str, ...]:
+    """What NVML gave as reasons when it refused, at boot and when checks asked; each once."""
+    told = (now.machine.nvml_error, now.host.nvml_error if now.host else None)
+    return tuple(dict.fromkeys(part for text in told if text for part in text.split("; ")))
+
+
+def code_of(reason: str) -> int | None:
+    """NVML's number in a reason: 15 of `GPU 3: GPU is lost (NVML error 15)`."""
+    number = reason.rpartition("NVML error ")[2].rstrip(")")
+    return int(number) if number.isdecimal() else None
+
+
+def lent_to_guests(now: Snapshot) -> bool:
+    """Whether vfio-pci is loaded, so that some GPUs may belong to guests."""
+    return "vfio_pci" in (now.machine.kernel.modules or ())
 
 
 @check(
@@ -51,9 +59,8 @@ def nvidia_driver_is_loaded(now: Snapshot) -> Iterator[Finding]:
     """
     if now.machine.kernel.driver is None and now.machine.nvml != "ok":
         count = known(now.machine.surroundings.gpus_on_bus, "the GPUs on the bus")
-        taken = "vfio_pci" in (now.machine.kernel.modules or ())
-        other = ", vfio-pci is (the GPUs may belong to guests)" if taken else ""
-        outcome = "fail" if now.machine.gpus or now.expected.gpus else "warn"
+        other = ", vfio-pci is (the GPUs may belong to guests)" if lent_to_guests(now) else ""
+        outcome = "fail" if now.machine.gpus or now.expected.promises_gpus else "warn"
         yield say(f"the NVIDIA driver is not loaded; GPUs on the bus: {count}{other}", "nvidia", outcome=outcome)
 
 
@@ -101,7 +108,7 @@ def driver_is_new_enough_for_cuda(now: Snapshot) -> Iterator[Finding]:
     driver, cuda = known(now.machine.kernel.driver, "the driver's version"), now.machine.libraries.cuda
     floor = now.pins.get("DRIVER_FLOOR") or (OLDEST.get(cuda[0]) if cuda else None)
     floor = known(floor, "the oldest driver for this image's CUDA")
-    if numbers(driver) < numbers(floor):
+    if release(driver) < release(floor):
         text = f"driver {driver} is older than {floor}, the oldest for this image's CUDA: CUDA error 35"
         yield say(text, "driver", floor, driver)
 
@@ -137,12 +144,12 @@ def driver_and_its_libraries_are_of_one_version(now: Snapshot) -> Iterator[Findi
     Source: /proc/driver/nvidia/version; nvml.h, NVML_ERROR_LIB_RM_VERSION_MISMATCH.
     """
     driver = known(now.machine.kernel.driver, "the driver's version")
-    if MISMATCH in said(now).lower():
+    if MISMATCH in map(code_of, reasons(now)):
         yield say(f"the libraries here are not of driver {driver}, which runs: CUDA error 803", "driver", driver)
         return
     for path in (now.host.driver_libraries or ()) if now.host else ():
         name, _, version = path.rpartition("/")[2].partition(".so.")
-        if len(numbers(version)) > 1 and numbers(version) != numbers(driver):
+        if len(release(version)) > 1 and release(version) != release(driver):
             text = f"{name} is of driver {version}, the kernel module is {driver}: CUDA error 803"
             yield say(text, name, driver, version, evidence=path)
 
@@ -172,7 +179,6 @@ def libcuda_is_in_the_container(now: Snapshot) -> Iterator[Finding]:
     at="quick",
     needs=(ON_BUS, HOST),
     domain="host",
-    severity="warn",
     fix="on the host: blacklist nouveau (modprobe.d, and in the initramfs), then reboot",
 )
 def nouveau_is_not_loaded(now: Snapshot) -> Iterator[Finding]:

@@ -1,17 +1,26 @@
-"""Which GPUs are here: as many and of the kind that was sold, given to this container, reachable, none lost."""
+"""Which GPUs are here: as many and of the kind that was sold, given to this container, known to the driver."""
 
 from checks import check, known, say
-from checks.needs import ASKED, CONTAINER, DRIVER, GPU, HOST, NVML, SOLD_GPUS, SOLD_MEMORY, SOLD_MODEL
-from checks.needs import GPU_NODES as NODES
-from checks.needs import GPU_SEEN as SEEN
+from checks.driver import LOST, MISMATCH, code_of, lent_to_guests, reasons
+from checks.needs import (
+    ASKED,
+    CONTAINER,
+    DRIVER,
+    GPU,
+    GPU_NODES,
+    GPU_SEEN,
+    HOST,
+    NVML,
+    SOLD_GPUS,
+    SOLD_MEMORY,
+    SOLD_MODEL,
+)
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
-LOST = ("fallen off the bus", "gpu is lost", "gives no handle")  # nvmlErrorString, and rig's own words at boot
-REFUSED = ("unknown error", "insufficient permissions", "operating system")  # of nvmlInit, when nodes went away
-MISMATCH = "version mismatch"
+REFUSED = (4, 17, 999)  # of nvmlInit where nodes went away: no permission, blocked by the control group, unknown
 COMPLAINTS = {
     4: "run as root or as a user of the nodes' group; in a container give it the GPUs' nodes",
     8: "connect the board's external power cables; check the power supply",
@@ -40,11 +49,6 @@ def _name(gpu: Gpu) -> str:
     return f"GPU {gpu.index}" + (f" ({gpu.bus_id})" if gpu.bus_id else "")
 
 
-def reasons(now: Snapshot) -> str:
-    """What the driver said when it refused, at boot and when checks asked."""
-    return "; ".join(filter(None, (now.machine.nvml_error, now.host.nvml_error if now.host else None)))
-
-
 @check(
     at="boot",
     needs=(SOLD_GPUS,),
@@ -58,23 +62,32 @@ def expected_gpus_are_here(now: Snapshot) -> Iterator[Finding]:
     was given. What is missing on the bus is the host's to mend; what is there but was not given is the one's to mend
     who started the container.
 
+    A model, a size or NVLinks that were sold take one GPU at least.
+
     Symptom: 7 of 8 GPUs; training starts with fewer ranks than paid for.
     Source: /sys/bus/pci/devices; leptonai/gpud and NVIDIA/ai-cloud-validation count so.
     """
-    want, here, on_bus = now.expected.gpus or 0, len(now.machine.gpus), now.machine.surroundings.gpus_on_bus
+    want, here, place = now.expected.gpus or 1, len(now.machine.gpus), now.machine.surroundings
     if here >= want:
         return
+    on_bus, fix = place.gpus_on_bus, "docker run --gpus all (Kubernetes: nvidia.com/gpu)"
     if on_bus is None or on_bus < want:
         seen = "the bus is not visible" if on_bus is None else f"{on_bus} on the bus"
         yield say(f"{here} of {want} expected GPUs are here ({seen})", "gpus", want, here)
-    else:
+    elif place.container is not None:
         text = f"{here} of {want} expected GPUs were given to this container, {on_bus} are on the bus"
-        yield say(text, "gpus", want, here, "docker run --gpus all (Kubernetes: nvidia.com/gpu)", domain="user")
+        yield say(text, "gpus", want, here, fix, domain="user")
+    elif now.machine.gpus_denied:
+        text = f"{here} of {want} expected GPUs were given to this job, {on_bus} are on the bus"
+        yield say(text, "gpus", want, here, "ask the scheduler for all GPUs of the node", domain="user")
+    else:
+        text = f"{here} of {want} expected GPUs are here, {on_bus} are on the bus: the driver has not started the rest"
+        yield say(text, "gpus", want, here, "read the host's kernel log for NVRM and Xid, then power cycle the host")
 
 
 @check(
     at="boot",
-    needs=(SEEN, DRIVER),
+    needs=(GPU_SEEN, DRIVER),
     domain="user",
     severity="warn",
     fix="docker run --gpus all (Kubernetes: limits nvidia.com/gpu)",
@@ -83,19 +96,25 @@ def gpus_of_the_host_are_given_to_the_container(now: Snapshot) -> Iterator[Findi
     """A container on a GPU machine was given a GPU.
 
     The bus shows the host's GPUs in every container, but their device nodes must be given. One that was given some of
-    them is no matter: that is how machines are shared.
+    them is no matter: that is how machines are shared. Where GPUs were expected another check counts them.
 
     Symptom: torch.cuda.is_available() is False on a machine with GPUs; training runs on CPUs.
     Source: /sys/bus/pci/devices against /dev/nvidia*; NVIDIA Container Toolkit.
     """
-    on_bus = known(now.machine.surroundings.gpus_on_bus, "the GPUs on the bus")
-    if not now.machine.gpus:
+    place = now.machine.surroundings
+    on_bus = known(place.gpus_on_bus, "the GPUs on the bus")
+    if now.machine.gpus or now.expected.promises_gpus or (place.container is None and lent_to_guests(now)):
+        return
+    if place.container is not None:
         yield say(f"{on_bus} GPUs on the bus, none was given to this container", "gpus", got=0)
+    else:
+        fix = "read the host's kernel log for NVRM and Xid"
+        yield say(f"{on_bus} GPUs on the bus, the driver has none of them", "gpus", got=0, fix=fix, domain="host")
 
 
 @check(
     at="boot",
-    needs=(GPU, NODES),
+    needs=(GPU, GPU_NODES),
     domain="host",
     fix="on the host: modprobe nvidia_uvm, nvidia-modprobe -u -c 0; then start the container anew",
 )
@@ -116,7 +135,7 @@ def gpu_device_nodes_are_there(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    needs=(GPU, HOST, NODES),
+    needs=(GPU, HOST, GPU_NODES),
     domain="host",
     fix="on the host: chmod 0666 (driver option NVreg_DeviceFileMode=0666), or run as a user of the nodes' group",
 )
@@ -145,7 +164,8 @@ def nvml_lists_every_gpu(now: Snapshot) -> Iterator[Finding]:
     """The driver lists every GPU that it was found to have.
 
     A GPU that the kernel and procfs still show, but NVML does not, was lost after the driver started. On a host (not in
-    a container, where fewer may be given) all GPUs on the bus must be there, but for those that belong to guests.
+    a container, where fewer may be given) all GPUs on the bus must be there, but for those that belong to guests, and
+    those that the scheduler gave to other jobs.
 
     Symptom: 8 GPUs in lspci, 7 in nvidia-smi.
     Source: nvmlDeviceGetCount against /sys/bus/pci/devices; leptonai/gpud, facebookresearch/gcm.
@@ -155,39 +175,10 @@ def nvml_lists_every_gpu(now: Snapshot) -> Iterator[Finding]:
         if gpu.bus_id is not None and gpu.bus_id not in listed:
             yield say(f"{_name(gpu)}: the kernel has it, NVML does not list it", gpu.bus_id)
     place = now.machine.surroundings
-    lent = "vfio_pci" in (now.machine.kernel.modules or ())
-    if place.container is None and not lent and (place.gpus_on_bus or 0) > len(now.machine.gpus):
-        text = f"{place.gpus_on_bus} GPUs on the bus, the driver has {len(now.machine.gpus)}"
-        yield say(text, "gpus", place.gpus_on_bus, len(now.machine.gpus))
-
-
-@check(
-    at="quick",
-    needs=(GPU, HOST),
-    domain="host",
-    fix="power cycle the host; when it happens again, replace the GPU or return the machine",
-)
-def no_gpu_fell_off_the_bus(now: Snapshot) -> Iterator[Finding]:
-    """Every GPU still answers on the PCI bus.
-
-    One that lost power or its link reads as ones only, while sysfs shows what it read at boot. The driver says that it
-    is lost. Only switching its power off and on brings it back, if at all.
-
-    Symptom: `GPU has fallen off the bus`, Xid 79; lspci shows (rev ff); nvidia-smi ends with 15.
-    Source: first bytes of /sys/bus/pci/devices/*/config; nvml.h, NVML_ERROR_GPU_IS_LOST.
-    """
-    gone = known(now.host.off_bus if now.host else None, "the GPUs' PCI configuration") if not _lost(now) else ()
-    for gpu in now.machine.gpus:
-        if gpu.bus_id in gone:
-            yield say(f"{_name(gpu)} fell off the bus: its PCI configuration reads as ones", gpu.bus_id or "")
-    for part in _lost(now):
-        yield say(f"a GPU is lost: {part}", part.partition(":")[0])
-
-
-def _lost(now: Snapshot) -> list[str]:
-    """What the driver says of lost GPUs, each once."""
-    parts = dict.fromkeys(reasons(now).split("; "))
-    return [part for part in parts if any(words in part.lower() for words in LOST)]
+    got, others = len(now.machine.gpus), now.machine.gpus_denied or 0
+    if place.container is None and not lent_to_guests(now) and (place.gpus_on_bus or 0) > got + others:
+        text = f"{place.gpus_on_bus} GPUs on the bus, the driver has {got + others}"
+        yield say(text, "gpus", place.gpus_on_bus, got + others)
 
 
 @check(
@@ -205,8 +196,13 @@ def gpus_stay_with_the_container(now: Snapshot) -> Iterator[Finding]:
     Symptom: `Failed to initialize NVML: Unknown Error`, hours after the container started well.
     Source: NVIDIA/nvidia-container-toolkit#48, #251, #1227.
     """
-    if _failed(now) and any(words in reasons(now).lower() for words in REFUSED):
-        yield say(f"the driver refuses this container: {reasons(now)}", "nvml")
+    if _failed(now) and (refused := [reason for reason in reasons(now) if _refuses_all(reason)]):
+        yield say(f"the driver refuses this container: {'; '.join(refused)}", "nvml")
+
+
+def _refuses_all(reason: str) -> bool:
+    """Whether NVML as a whole is refused, and not one GPU (`GPU 3: ...`)."""
+    return code_of(reason) in REFUSED and not reason.startswith("GPU ")
 
 
 def _failed(now: Snapshot) -> bool:
@@ -232,11 +228,19 @@ def driver_reports_no_error(now: Snapshot) -> Iterator[Finding]:
     Symptom: nvidia-smi ends with an error instead of a table.
     Source: nvml.h, nvmlReturn_t; Azure/azurehpc-health-checks maps the same numbers.
     """
-    said = reasons(now).lower()
-    elsewhere = (*LOST, MISMATCH, *(REFUSED if now.machine.surroundings.container else ()))
-    if _failed(now) and not any(words in said for words in elsewhere):
-        fix = next((fix for code, fix in COMPLAINTS.items() if f"(nvml error {code})" in said), "")
-        yield say(f"the driver reports: {reasons(now) or 'nothing, its answer broke off'}", "nvml", fix=fix)
+    if not _failed(now):
+        return
+    if not reasons(now):
+        yield say("the driver reports: nothing, its answer broke off", "nvml")
+    for reason in reasons(now):
+        if not _told_elsewhere(now, reason):
+            yield say(f"the driver reports: {reason}", "nvml", fix=COMPLAINTS.get(code_of(reason) or 0, ""))
+
+
+def _told_elsewhere(now: Snapshot, reason: str) -> bool:
+    if code_of(reason) == MISMATCH:
+        return now.machine.kernel.driver is not None  # else that check has nothing to compare with
+    return code_of(reason) == LOST or (now.machine.surroundings.container is not None and _refuses_all(reason))
 
 
 @check(

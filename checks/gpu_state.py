@@ -1,8 +1,9 @@
-"""In which state the GPUs were left: of one kind, whole, open to every process, idle, their infoROM valid."""
+"""In which state the GPUs were left: on the bus, of one kind, whole, open to every process, idle, infoROM valid."""
 
 from checks import check, known, say
+from checks.driver import LOST, code_of, reasons
 from checks.health import each, has_hbm, health_of, name_of, subject_of
-from checks.needs import BAD_GPUS, GPU, GPUS, NVML
+from checks.needs import BAD_GPUS, GPU, GPUS, HOST, NVML
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
@@ -11,10 +12,47 @@ MEMORY_SHARE = 0.02  # boards of one model differ by less, also in what ECC and 
 # Own bound: a display or a monitoring agent takes some hundred MB; facebookresearch/gcm takes 15 MiB for busy already.
 BUSY_BYTES = 1 << 30
 UUID_LEAST = 8  # letters of GPU-xxxx that name one
+SLICE = "name one slice of `nvidia-smi -L` in CUDA_VISIBLE_DEVICES (MIG-...), or ask for GPUs that are not cut"
 MODES = {
     "exclusive": ("warn", "one process at a time may use it"),
     "prohibited": ("fail", "no process may use it: CUDA error 46"),
 }
+
+
+@check(
+    at="quick",
+    needs=(GPU, HOST),
+    domain="host",
+    fix="power cycle the host; when it happens again, replace the GPU or return the machine",
+)
+def no_gpu_fell_off_the_bus(now: Snapshot) -> Iterator[Finding]:
+    """Every GPU still answers on the PCI bus.
+
+    One that lost power or its link reads as ones only, while sysfs shows what it read at boot. The driver says that it
+    is lost. Only switching its power off and on brings it back, if at all.
+
+    Symptom: `GPU has fallen off the bus`, Xid 79; lspci shows (rev ff); nvidia-smi ends with 15.
+    Source: first bytes of /sys/bus/pci/devices/*/config; nvml.h, NVML_ERROR_GPU_IS_LOST.
+    """
+    lost = lost_gpus(now)
+    if not lost:
+        known(now.host.off_bus if now.host else None, "the GPUs' PCI configuration")
+    for text, subject in lost:
+        yield say(text, subject)
+
+
+def lost_gpus(now: Snapshot) -> list[tuple[str, str]]:
+    """(what to say, of what) for each GPU that left the bus: the driver's word, else what the PCI configuration shows.
+    Empty where neither is known."""
+    told = [reason for reason in reasons(now) if code_of(reason) == LOST]
+    if told:
+        return [(f"a GPU is lost: {reason}", reason.partition(":")[0]) for reason in told]
+    gone = (now.host.off_bus if now.host else None) or ()
+    return [
+        (f"{name_of(gpu)} fell off the bus: its PCI configuration reads as ones", subject_of(gpu))
+        for gpu in now.machine.gpus
+        if gpu.bus_id in gone
+    ]
 
 
 @check(
@@ -57,19 +95,28 @@ def gpus_are_not_cut_by_mig(now: Snapshot) -> Iterator[Finding]:
     """MIG is off, unless a slice was asked for by name.
 
     MIG cuts a GPU into slices; CUDA shows one slice to a process, and NCCL joins no two slices of one GPU. With MIG on
-    and no slice made, CUDA finds no device.
+    and no slice made, CUDA finds no device. A container may have been given its slice by place (`device=0:1`), by a
+    file or by CDI (`void`): that counts as asked for. To whom the other slices belong is not known in one.
 
     Symptom: a seventh of the memory; `No CUDA GPUs are available`; NCCL: duplicate GPU detected.
     Source: nvmlDeviceGetMigMode; NVIDIA MIG user guide, application considerations.
     """
-    asked = [now.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")]
-    if any("MIG-" in value for value in asked):
+    asked = (now.environ.get(name, "") for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"))
+    if not all(_names_whole_gpus(word.strip()) for value in asked for word in value.split(",")):
         return
+    fix = SLICE if now.machine.surroundings.container is not None else ""
     for gpu in now.machine.gpus:
         if gpu.mig:
-            yield say(f"{name_of(gpu)}: MIG is on, and no slice was asked for", subject_of(gpu), False, True)
+            text = f"{name_of(gpu)}: MIG is on, and no slice was asked for"
+            yield say(text, subject_of(gpu), False, True, fix, domain="user" if fix else "")
     if all(gpu.mig is None for gpu in now.machine.gpus) and any(map(has_hbm, now.machine.gpus)):
         known(None, "the MIG mode")
+
+
+def _names_whole_gpus(word: str) -> bool:
+    """Whether a word of NVIDIA_VISIBLE_DEVICES names all GPUs or a whole one: `all`, `0`, `GPU-...`, and none at all.
+    Others are slices (`MIG-...`, `0:1`), or leave it to the runtime (`void` and `none` of CDI, a file)."""
+    return word in ("", "all") or word.isdecimal() or word.startswith("GPU-")
 
 
 @check(
@@ -166,10 +213,13 @@ def no_gpu_is_known_to_be_bad(now: Snapshot) -> Iterator[Finding]:
     Symptom: the same errors as last week, on a machine that is said to be another.
     Source: RIG_BAD_GPUS against /proc/driver/nvidia/gpus/*/information; stas00/ml-engineering advises it.
     """
-    bad = [
-        entry.strip() for entry in now.environ.get("RIG_BAD_GPUS", "").split(",") if len(entry.strip()) >= UUID_LEAST
-    ]
+    words = [word for word in map(str.strip, now.environ.get("RIG_BAD_GPUS", "").split(",")) if word]
+    bad = [word.lower() for word in words if word[:4].upper() == "GPU-" and len(word) >= UUID_LEAST]
+    for word in words:
+        if word.lower() not in bad:
+            text = f"RIG_BAD_GPUS: {word} names no GPU: write GPU-1b2c..., {UUID_LEAST} letters at least"
+            yield say(text, "RIG_BAD_GPUS", fix="correct RIG_BAD_GPUS", outcome="warn", domain="user")
     for gpu in now.machine.gpus:
         uuid = known(gpu.uuid, f"the UUID of {name_of(gpu)}")
-        if any(uuid.startswith(entry) for entry in bad):
+        if any(uuid.lower().startswith(word) for word in bad):
             yield say(f"{name_of(gpu)} failed before: {uuid} is in RIG_BAD_GPUS", subject_of(gpu), got=uuid)

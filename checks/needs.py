@@ -1,4 +1,8 @@
-"""What checks need: each a name for `--no-skip`, words for the skip, and a question to the snapshot."""
+"""What checks need: each a name for `--no-skip`, words for the skip, and a question to the snapshot.
+
+Needs of one name are met together wherever that thing is: `--no-skip gpu` fails what is skipped for want of a GPU, and
+nothing on a machine that has one.
+"""
 
 from checks import Need
 from rig.snapshot import Snapshot
@@ -25,7 +29,7 @@ def _gdr_loop(now: Snapshot) -> bool:
 GPU = Need("gpu", "no GPU here", _gpu)
 GPUS = Need("gpus", "fewer than two GPUs here", lambda now: len(now.machine.gpus) > 1)
 RDMA = Need("rdma", "no RDMA device here", _rdma)
-NVML = Need("driver", "the NVIDIA driver tells nothing here", _nvml)
+NVML = Need("nvml", "the NVIDIA driver tells nothing here", _nvml)
 HOST = Need("host", "only the boot's facts are there", lambda now: now.host is not None)
 IMAGE = Need("image", "the image's files were not read", lambda now: now.image is not None)
 KERNEL_LOG = Need(
@@ -37,21 +41,22 @@ CONTAINER = Need("container", "not in a container", lambda now: now.machine.surr
 
 
 def _rdma_expected(now: Snapshot) -> bool:
-    return bool(now.machine.hcas or now.expected.hcas)
+    return bool(now.machine.hcas) or now.expected.promises_hcas
 
 
 def _gpu_expected(now: Snapshot) -> bool:
-    return bool(now.machine.gpus or now.expected.gpus)
+    return bool(now.machine.gpus) or now.expected.promises_gpus
 
 
-def _nodes(now: Snapshot) -> bool:
+def several_nodes(now: Snapshot) -> bool:
+    """Whether the job runs on more than one node."""
     return any(line.name == "slots" and len(line.value) > 1 for line in now.plan.ranks)
 
 
 # What a machine that was sold with GPUs or HCAs needs, also where they are not seen.
 GPU_EXPECTED = Need("gpu", "no GPU here, and none is expected", _gpu_expected)
 RDMA_EXPECTED = Need("rdma", "no RDMA device here, and none is expected", _rdma_expected)
-NODES = Need("nodes", "a job of one node", _nodes)
+NODES = Need("nodes", "a job of one node", several_nodes)
 HOSTFILE = Need("hostfile", "this job has no hostfile", lambda now: bool(now.plan.hostfile))
 
 
@@ -85,7 +90,6 @@ SOLD_RATE = Need(
 SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))
 BUS = Need("bus", "neither a GPU nor an RDMA device here", lambda now: bool(now.machine.gpus or now.machine.hcas))
 GDR_LOOP = Need("gdr-loopback", "perftest here was built without CUDA, as Debian's is", _gdr_loop)
-PINS = Need("pins", "it is not known what this image was pinned to", lambda now: bool(now.pins))
 
 
 def _torch(now: Snapshot) -> bool:
@@ -98,7 +102,7 @@ TORCH = Need("torch", "no torch in the user's environment", _torch)
 
 
 def _on_bus(now: Snapshot) -> bool:
-    return bool(now.machine.gpus or now.machine.surroundings.gpus_on_bus or now.expected.gpus)
+    return _gpu_expected(now) or bool(now.machine.surroundings.gpus_on_bus)
 
 
 def _asked(now: Snapshot) -> bool:
@@ -107,9 +111,9 @@ def _asked(now: Snapshot) -> bool:
 
 ON_BUS = Need("gpu", "no NVIDIA GPU on the bus, and none is expected", _on_bus)
 DRIVER = Need("driver", "the NVIDIA driver is not loaded", lambda now: now.machine.kernel.driver is not None)
-ASKED = Need("driver", "nobody had to ask the NVIDIA driver", _asked)
+ASKED = Need("driver-asked", "nobody had to ask the NVIDIA driver", _asked)
 SOLD_GPUS = Need(
-    "sold-gpus", "nobody said how many GPUs belong here (RIG_EXPECT=gpus=8)", lambda now: bool(now.expected.gpus)
+    "sold-gpus", "nobody said that GPUs belong here (RIG_EXPECT=gpus=8)", lambda now: now.expected.promises_gpus
 )
 SOLD_MODEL = Need(
     "sold-model", "nobody said which GPUs these are (RIG_EXPECT=model=H100)", lambda now: bool(now.expected.model)
@@ -169,11 +173,7 @@ GSP = Need(
     "no GPU here runs GSP firmware",
     lambda now: now.host is not None and any(one.gsp_firmware for one in now.host.gpus),
 )
-GPU_SEEN = Need(
-    "gpu",
-    "no NVIDIA GPU on the bus, or the expected number is judged already",
-    lambda now: bool(now.machine.surroundings.gpus_on_bus) and not now.expected.gpus,
-)
+GPU_SEEN = Need("gpus-on-bus", "no NVIDIA GPU on the bus", lambda now: bool(now.machine.surroundings.gpus_on_bus))
 GPU_NODES = Need(
     "gpu-nodes",
     "the GPUs are not reached through device nodes of the NVIDIA driver",

@@ -19,7 +19,16 @@ class Expected(NamedTuple):
     gdr: bool | None = None
     nvlinks: int | None = None  # per GPU
     memory_gb: int | None = None  # per GPU, 1e9 bytes, as sold
-    image: str | None = None  # digest
+
+    @property
+    def promises_gpus(self) -> bool:
+        """Whether any word says that GPUs belong here; GPUDirect RDMA takes a GPU too."""
+        return bool(self.gpus or self.model or self.nvlinks or self.memory_gb or self.gdr)
+
+    @property
+    def promises_hcas(self) -> bool:
+        """Whether any word says that RDMA devices belong here."""
+        return bool(self.hcas or self.rate or self.gdr)
 
 
 def parse_expected(text: str) -> Expected:
@@ -34,9 +43,9 @@ def parse_expected(text: str) -> Expected:
 
 
 def _value(name: str, value: str) -> object:
-    if name in ("model", "image"):
+    if name == "model":
         if not value:
-            raise ExpectedError(f"{name}= names nothing")
+            raise ExpectedError("model= names nothing")
         return value
     if name == "gdr":
         if value not in ("0", "1"):

@@ -207,6 +207,8 @@ class Machine(NamedTuple):
     libraries: Libraries = Libraries()
     limits: Limits = Limits()
     surroundings: Surroundings = Surroundings()
-    nvml: str | None = None  # "ok", "absent", "failed", "unresponsive": what became of the child that asked the driver
+    # What became of the child that asked the driver: ok, absent, failed, unresponsive, cut (too little time was left).
+    nvml: str | None = None
     nvml_error: str | None = None  # the driver's own words where it refused
     unresponsive_gpu: str | None = None  # bus id (or "GPU 3") that was being asked when the driver stopped answering
+    gpus_denied: int | None = None  # GPUs that the driver has and keeps from this process: those of other jobs
