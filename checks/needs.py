@@ -4,7 +4,7 @@ Needs of one name are met together wherever that thing is: `--no-skip gpu` fails
 nothing on a machine that has one.
 """
 
-from checks import Need
+from checks import CannotTell, Need
 from rig.snapshot import Snapshot
 
 
@@ -16,7 +16,16 @@ def _rdma(now: Snapshot) -> bool:
     return bool(now.machine.hcas)
 
 
+def _in_time(now: Snapshot) -> None:
+    """CannotTell where the driver had less time than it may need: then nothing that it did not tell is absent."""
+    if "cut" in (now.machine.nvml, now.host.nvml if now.host is not None else None):
+        gpu = now.machine.unresponsive_gpu
+        where = f" while {gpu} was asked" if gpu else ""
+        raise CannotTell(f"budget: the driver had given no answer{where} when the level's time for it was over")
+
+
 def _nvml(now: Snapshot) -> bool:
+    _in_time(now)
     return now.host is not None and bool(now.host.gpus)
 
 
@@ -106,6 +115,7 @@ def _on_bus(now: Snapshot) -> bool:
 
 
 def _asked(now: Snapshot) -> bool:
+    _in_time(now)
     return now.machine.nvml is not None or (now.host is not None and now.host.nvml is not None)
 
 

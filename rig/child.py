@@ -1,16 +1,16 @@
 """Programs that are run with a deadline, so that nothing hangs.
 
 A child leads a process group of its own (setsid), writes into memory (an unlinked file, so a full pipe cannot stop it)
-and is polled. When its time is over it is sent TERM, then KILL, with all that it forked. A child that even KILL does
-not end (a driver call in state D) is left alone and named in `abandoned`; after that no program of ours that touches
-the driver is started. rig.children watches many at once.
+and is polled. When its time is over it is sent TERM, then KILL, with all that it forked (Ending). A child that even
+KILL does not end (a driver call in state D) is left alone and named in `abandoned`; after that no program of ours that
+touches the driver is started. rig.children watches many at once, rig.in_time gives all of them one end.
 """
 
 import os
 import sys
 import time
 
-from rig.lean import Mapping, NamedTuple
+from rig.lean import Callable, Iterable, Mapping, NamedTuple
 from rig.root import READ_LIMIT, Answered, Collected, Running
 
 # A fixed environment: what a child prints must not depend on the user's locale or library paths.
@@ -123,23 +123,44 @@ def signal_group(pid: int, number: int) -> None:
         return  # it is gone, or became somebody else
 
 
-def _end(child: Child) -> None:
-    for number in (SIGTERM, SIGKILL):
-        signal_group(child.pid, number)
-        until = time.monotonic() + GRACE_S
-        while not ended(child.pid):
-            if time.monotonic() >= until:
-                break
-            time.sleep(0.005)
-        else:
-            return
-    abandoned.append(child.name)
+class Ending:
+    """How a child is ended: TERM, GRACE_S later KILL, GRACE_S later it is left. Asked again and again, so that many
+    children can be on this way side by side."""
+
+    def __init__(self, signals: tuple[int, ...] = (SIGTERM, SIGKILL)) -> None:
+        self.signals, self.next_at = signals, 0.0
+
+    def step(self, now: float, send: Callable[[int], None]) -> bool:
+        """Send what is due at `now` (monotonic seconds); False once nothing that was sent has ended it in time."""
+        if now < self.next_at:
+            return True
+        if not self.signals:
+            return False
+        send(self.signals[0])
+        self.signals, self.next_at = self.signals[1:], now + GRACE_S
+        return True
+
+
+def end(children: Iterable[Child]) -> None:
+    """End children, all side by side: many cost the time of one. Those that nothing ends are named in `abandoned`."""
+    left = [(child, Ending()) for child in children]
+    while left := [(child, ending) for child, ending in left if not ended(child.pid)]:
+        for child, ending in tuple(left):
+            if not ending.step(time.monotonic(), lambda number, pid=child.pid: signal_group(pid, number)):  # type: ignore[misc]
+                abandoned.append(child.name)
+                left.remove((child, ending))
+        time.sleep(0.005)
 
 
 def _collect(child: Child) -> Collected:
     in_time = _wait(child, child.deadline)
     if not in_time:
-        _end(child)
+        end((child,))
+    return close(child, in_time)
+
+
+def close(child: Child, in_time: bool) -> Collected:
+    """Let go of a child, whether it has ended or not: what became of it."""
     status = None
     if ended(child.pid):
         signal_group(child.pid, SIGKILL)  # what it forked and left

@@ -8,7 +8,7 @@ waits in. All whose time is over are ended side by side: forty that hang cost no
 import os
 import time
 
-from rig.child import GRACE_S, SIGKILL, SIGTERM, abandoned, ended, signal_group, spawn
+from rig.child import GRACE_S, SIGKILL, Ending, abandoned, ended, signal_group, spawn
 from rig.lean import Callable, Iterable, Mapping, NamedTuple, Protocol
 from rig.root import READ_LIMIT
 
@@ -172,14 +172,14 @@ def _must_wait(job: Job, running: "list[_Watched]", before: list[Job]) -> bool:
 
 
 class _Watched:
-    """A child between its start and its end: told to run, then to end (TERM), then killed, then left."""
+    """A child between its start and its end: told to run, then on the way that Ending goes."""
 
     def __init__(self, job: Job, handle: Handle, began: float, until: float | None) -> None:
         self.job, self.handle, self.began = job, handle, began
         own = began + job.timeout_s
         self.cut = until is not None and until < own  # not its own time is the limit, but that of all
-        self.next_at = own if until is None else min(own, until)
-        self.signals = [SIGTERM, SIGKILL]
+        self.ends_at = own if until is None else min(own, until)
+        self.ending = Ending()
         self.why: Ended | None = None  # what is said once it has ended, where it was ended by us
 
     def look(self, now: float) -> Ended | None:
@@ -188,16 +188,12 @@ class _Watched:
             return self._answer(now)
         if self.why is None and self.handle.written() > READ_LIMIT:  # a moment of grace would cost gigabytes
             self.why = Ended(self.job.name, "failed", error=f"it printed more than {READ_LIMIT} bytes, and was ended")
-            self.next_at, self.signals = now, [SIGKILL]
-        if now < self.next_at:
-            return None
-        if self.why is None:
+            self.ending = Ending((SIGKILL,))
+        if self.why is None and now >= self.ends_at:
             self.why = self._late(now)
-        if not self.signals:
-            return self._left(now)
-        self.handle.signal(self.signals.pop(0))
-        self.next_at = now + GRACE_S
-        return None
+        if self.why is None or self.ending.step(now, self.handle.signal):
+            return None
+        return self._left(now)
 
     def _late(self, now: float) -> Ended:
         if self.cut:

@@ -140,7 +140,7 @@ class Host(NamedTuple):
 
     kernel_log: tuple[KernelEvent, ...] | None = None  # None: not readable (dmesg_restrict, a container)
     gpus: tuple[GpuHealth, ...] = ()
-    nvml: str | None = None  # ok, absent, failed, unresponsive
+    nvml: str | None = None  # ok, absent, failed, unresponsive, cut (too little time was left)
     nvml_error: str | None = None
     links: tuple[PciLink, ...] = ()
     ports: tuple[PortHealth, ...] = ()

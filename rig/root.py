@@ -31,8 +31,9 @@ class Running(Protocol):
 
 
 class Collected(NamedTuple):
-    """`state` is "ok", "failed" (absent, or ended with an error), "hung" (did not end in time, was ended or left) or
-    "unasked" (this Root runs no programs); `output` is what it wrote until then."""
+    """`state` is "ok", "failed" (absent, or ended with an error), "hung" (did not end in time, was ended or left),
+    "cut" (the time of all was over before its own: rig.in_time) or "unasked" (this Root runs no programs); `output` is
+    what it wrote until then."""
 
     state: str
     output: str = ""

@@ -13,7 +13,8 @@ from rig.text import bus_id, line, whole
 
 VERSION_TIMEOUT_S = 3.0
 TIMEOUT_S = 30.0  # without persistence mode the driver initialises every GPU first, and the boards' flash is read
-STATES = {"hung": "unresponsive", "failed": "failed"}
+STATES = {"hung": "unresponsive", "cut": "cut", "failed": "failed"}
+SILENT = ("unresponsive", "cut")  # what a driver was that is not asked again
 GPUS_AT_MOST = 64
 FLAGS = (
     *("ecc_pending", "sram_threshold_exceeded", "remap_pending", "remap_failed", "retired_pending"),
@@ -36,8 +37,8 @@ LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 
 class Answer(NamedTuple):
-    """What the child said. `state`: ok, absent, failed, unresponsive; None: not asked. `nodes` are device nodes with
-    whether this user may use them."""
+    """What the child said. `state`: ok, absent, failed, unresponsive, cut; None: not asked. `nodes` are device nodes
+    with whether this user may use them."""
 
     gpus: tuple[GpuHealth, ...] = ()
     state: str | None = None
@@ -178,13 +179,12 @@ def read_around(root: Root, machine: Machine) -> Around:
 def asked_for(machine: Machine) -> bool:
     """Whether the driver is to be asked: there is something of NVIDIA's, and it did not fall silent before."""
     place = machine.surroundings
-    return machine.nvml != "unresponsive" and bool(machine.gpus or place.gpus_on_bus or place.nvidia_nodes)
+    return machine.nvml not in SILENT and bool(machine.gpus or place.gpus_on_bus or place.nvidia_nodes)
 
 
 def read_health(machine: Machine, asked: Running | None) -> Answer:
     """The child's answer; where a driver that was silent before was left alone, that."""
     if asked is not None:
         return parse(asked.collect())
-    silent = machine.nvml == "unresponsive"
     where = f"while {machine.unresponsive_gpu} was asked" if machine.unresponsive_gpu else None
-    return Answer((), "unresponsive", where) if silent else Answer()
+    return Answer((), machine.nvml, where) if machine.nvml in SILENT else Answer()

@@ -9,14 +9,14 @@ from rig.root import Collected, Root, Running
 from rig.text import bus_id, line, whole
 
 TIMEOUT_S = 20.0  # without persistence mode the driver initialises every GPU first, seconds each
-STATES = {"hung": "unresponsive", "failed": "failed"}
+STATES = {"hung": "unresponsive", "cut": "cut", "failed": "failed"}
 GPUS_AT_MOST = 64
 
 
 class Answer(NamedTuple):
     """What the child said. `gpus` maps a GPU's index to its facts by key, repeated keys to several values."""
 
-    state: str | None = None  # ok, absent, failed, unresponsive; None: not asked
+    state: str | None = None  # ok, absent, failed, unresponsive, cut; None: not asked
     error: str | None = None
     driver: str | None = None
     gpus: dict[int, dict[str, tuple[str, ...]]] = {}  # noqa: RUF012  a field, not a shared default

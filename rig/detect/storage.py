@@ -145,7 +145,7 @@ def read_mounts(asked: Asked, text: str | None) -> tuple[tuple[Mount, ...], tupl
     """One record for each path that was asked about; those that did not answer have no sizes."""
     answer = asked.running.collect()
     spaces, files, silent = parse_answer(answer)
-    if answer.state == "unasked":
+    if answer.state in ("unasked", "cut"):
         return (), (), ()
     rows = parse_mountinfo(text)
     found = []
