@@ -7,7 +7,8 @@ from rig.finding import OUTCOMES
 from rig.lean import Any, Iterable, Mapping, NamedTuple, Sequence
 from rig.snapshot import Probe, Snapshot
 
-# Seconds that a level may take, looking included. The boot has no probes: it reads files, and has its own budget.
+# Seconds that a level may take, looking included; those that it starts are ended within two more. The boot has no
+# probes: it reads files, and has its own budget.
 BUDGET_S: Mapping[str, float | None] = {"boot": None, "quick": 10.0, "full": 60.0, "deep": 1800.0}
 DEFAULT_LEVEL = "quick"
 PASSED, FAILED, UNJUDGED, USAGE = 0, 1, 2, 3  # exit codes
@@ -109,7 +110,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def judge(checks: Iterable[Check], now: Snapshot, no_skip: frozenset[str] = frozenset()) -> "Iterable[Judged]":
+def evaluate_all(checks: Iterable[Check], now: Snapshot, no_skip: frozenset[str] = frozenset()) -> Iterable[Judged]:
     """Every check on the snapshot, one after another."""
     for one in checks:
         probe = now.probes.get(one.probe) if one.probe else None

@@ -136,13 +136,14 @@ class Run:
 
     def run(self) -> int:
         here = self.asked.snapshot is None and self.settings.root is None  # not another machine
-        if here:
-            self.state = self._folder()
-            self._settle()
-            _end_children_with_us()
-        now = self._snapshot()
         limit = BUDGET_S[self.selection.level]
         until = None if limit is None else self.began + limit
+        if here:
+            self.state = self._folder()
+            self._write(Report(self.selection.level, (), strict=self.asked.strict, partial=True))
+            self._settle()
+            _end_children_with_us()
+        now = self._snapshot(until)
         now, judged = examine(
             self.selection,
             now if here or self.asked.snapshot else _unmeasured(self.selection, now),
@@ -178,10 +179,10 @@ class Run:
         self.home, self.account = home.changes, home.account
         self.environ = {**self.environ, **home.changes}
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self, until: float | None) -> Snapshot:
         path = self.asked.snapshot
         if path is None:
-            return take(self.settings, self.environ, self.selection.level, self.account)
+            return take(self.settings, self.environ, self.selection.level, self.account, until)
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 now = read_snapshot(file.read(), path)
@@ -200,10 +201,13 @@ class Run:
 
     def _keep(self, now: Snapshot, judged: tuple[Judged, ...], partial: bool = True) -> None:
         """What is known so far, on disk: this process may be killed, and the machine may go away under it."""
+        self._write(self._report(now, judged, partial))
+
+    def _write(self, report: Report) -> None:
+        """Into checks.json. The first, of nothing, takes the place of an older run's: that must not pass for this."""
         if self.state is None:
             return
-        text = json.write(self._report(now, judged, partial), self.texts)
-        why = write_file(f"{self.state}/checks.json", text)
+        why = write_file(f"{self.state}/checks.json", json.write(report, self.texts))
         if why is not None:
             self.voice.warning(f"{self.state}/checks.json was not written: {why}")
             self.state = None

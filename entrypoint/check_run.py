@@ -5,7 +5,7 @@ import sys
 import time
 
 from checks.probing import ProbeProgram
-from checks.running import Judged, Selection, judge, merged
+from checks.running import Judged, Selection, evaluate_all, merged
 from entrypoint.start import find_program
 from rig.children import Ended, Job, run_jobs
 from rig.emit import is_secret
@@ -30,15 +30,24 @@ OURS = "import runpy, sys; sys.path[:0] = [sys.argv.pop(1), '/opt/rig/lib']; sys
 OURS += "runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
-def take(settings: Settings, environ: Mapping[str, str], level: str, account: str | None) -> Snapshot:
+def take(
+    settings: Settings, environ: Mapping[str, str], level: str, account: str | None, until: float | None = None
+) -> Snapshot:
     """Look at the machine, or at the one that `settings.root` names: all but the probes. `environ` is the user's own.
 
-    At level boot only the boot's facts are there. Raises SettingsError as entrypoint.look does.
+    At level boot only the boot's facts are there. `until`: the end of the level's time (monotonic seconds); of it the
+    driver may keep the boot's facts waiting for half. Raises SettingsError as entrypoint.look does.
     """
     from entrypoint.look import look, open_root
     from rig.expected import Expected
 
-    seen = look(settings, environ, account=account, links=True)
+    root = open_root(settings)
+    quick = root
+    if until is not None and settings.root is None:  # nothing is started in another machine's files
+        from rig.in_time import InTime
+
+        root, quick = InTime(until), InTime((time.monotonic() + until) / 2)
+    seen = look(settings, environ, account=account, links=True, root=quick)
     now = Snapshot(
         seen.machine,
         seen.plan,
@@ -49,10 +58,10 @@ def take(settings: Settings, environ: Mapping[str, str], level: str, account: st
     )
     if level == "boot":
         return now
-    from rig.observe import observe_host, observe_image
+    from rig.observe import observe
 
-    root = open_root(settings)
-    return now._replace(host=observe_host(root, seen.machine, environ), image=observe_image(root, environ))
+    host, image = observe(root, seen.machine, environ, until)
+    return now._replace(host=host, image=image)
 
 
 def looked_at(environ: Mapping[str, str]) -> dict[str, str]:
@@ -96,24 +105,26 @@ def examine(
     known: dict[str, Judged] = {}
     asked = {one.name for one in selection.probes} if measures else set()
 
-    def judge_those() -> None:
-        """All that wait for no probe, or for none that has not ended."""
+    def judge_those() -> bool:
+        """All that wait for no probe, or for none that has not ended. Whether there were any."""
         awaited = asked - set(now.probes)
         those = [one for one in selection.checks if one.id not in known and not awaited & set(one.probes)]
-        for one in judge(those, now, no_skip):
+        for one in evaluate_all(those, now, no_skip):
             known[one.check.id] = one
             keep(now, tuple(known.values()))
+        return bool(those)
 
     def add(probe: Probe) -> None:
         nonlocal now
         now = now._replace(probes={**now.probes, probe.name: probe})
         tell(probe)
-        judge_those()
+        if not judge_those():
+            keep(now, tuple(known.values()))
 
     judge_those()
     if measures:
         _measure(selection.probes, now, until, environ, add)
-    return now, tuple(judge(selection.checks, now, no_skip))  # once more, as a replay of the whole would have it
+    return now, tuple(evaluate_all(selection.checks, now, no_skip))  # once more, as a replay of the whole would have it
 
 
 def _measure(

@@ -1,4 +1,4 @@
-"""What is in an image, read from its files: the facts behind the checks of the families image and framework."""
+"""What is in an image, as its own files tell: facts for checks that judge the image without starting anything of it."""
 
 from rig.lean import Mapping, NamedTuple
 

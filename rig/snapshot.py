@@ -30,6 +30,17 @@ class Probe(NamedTuple):
     error: str = ""
     seconds: float | None = None
 
+    @property
+    def cut(self) -> bool:
+        """Unasked, but it had been started: it was ended when the time of all was over, and before its own."""
+        return self.state == "unasked" and self.seconds is not None
+
+    @property
+    def asking(self) -> str | None:
+        """What it was at when it ended or was ended: a GPU, a pair of them, a step."""
+        told = self.data.get("asking")
+        return None if told is None else str(told)
+
 
 class Snapshot(NamedTuple):
     """A node at one moment. `host` and `image` are None where only the boot looked; `environ` holds the variables of

@@ -34,7 +34,15 @@ def _head(report: Report) -> dict[str, Any]:
         "taken_at": report.taken_at,
         "seconds": report.seconds,
         "probes": [
-            {"name": one.name, "state": one.state, "error": one.error, "seconds": one.seconds} for one in report.probes
+            {
+                "name": one.name,
+                "state": one.state,
+                "cut": one.cut,
+                "asking": one.asking,
+                "error": one.error,
+                "seconds": one.seconds,
+            }
+            for one in report.probes
         ],
     }
 

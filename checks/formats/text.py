@@ -20,8 +20,9 @@ def _head(report: Report) -> Iterator[str]:
     if report.machine:
         yield f"  {flat(report.machine)}"
     for probe in report.probes:
-        if probe.state not in ("ok", "unasked"):
-            yield f"  probe {probe.name}: {probe.state}" + (f" ({flat(probe.error)})" if probe.error else "")
+        if probe.state not in ("ok", "unasked") or probe.cut:
+            state = "cut" if probe.cut else probe.state
+            yield f"  probe {probe.name}: {state}" + (f" ({flat(probe.error)})" if probe.error else "")
     yield ""
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from checks import LEVELS, CannotTell, Need, evaluate, running
 from checks.catalogue import FAMILIES, checks_of
 from checks.probing import PROBES
-from checks.running import BUDGET_S, BadRequest, exit_code, find_check, judge, known_needs, merged, select
+from checks.running import BUDGET_S, BadRequest, evaluate_all, exit_code, find_check, known_needs, merged, select
 from rig.snapshot import Probe, Snapshot
 from tests.checks import reports
 from tests.checks.reports import FAIL, MILD, NOW, PASS, SKIP, UNKNOWN, WARN, made, report
@@ -157,7 +157,7 @@ def test_a_need_that_breaks_is_unknown_and_no_skip(error: Exception, why: str) -
 
 def test_the_time_of_a_check_is_that_of_its_probe() -> None:
     now = NOW._replace(probes={"shm": Probe("shm", "ok", seconds=1.5)})
-    first, second = judge([PASS._replace(probe="shm"), PASS], now)
+    first, second = evaluate_all([PASS._replace(probe="shm"), PASS], now)
     assert (first.seconds, second.seconds) == (1.5, None)
 
 

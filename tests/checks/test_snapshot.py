@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checks import LEVELS
 from checks.catalogue import checks_of
-from checks.running import judge
+from checks.running import evaluate_all
 from rig.emit import to_json
 from rig.machine import Machine
 from rig.snapshot import Snapshot, SnapshotError, read_snapshot
@@ -43,13 +43,15 @@ def test_every_record_is_a_record_again(name: str) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_judged_again_it_says_the_same(name: str) -> None:
     now = HEALTHY[name]()
-    assert [one.result for one in judge(EVERY, travelled(now))] == [one.result for one in judge(EVERY, now)]
+    assert [one.result for one in evaluate_all(EVERY, travelled(now))] == [
+        one.result for one in evaluate_all(EVERY, now)
+    ]
 
 
 def test_every_fixture_says_the_same_when_it_is_read() -> None:
     checks = {one.id: one for one in EVERY}
     for twin in TWINS:
-        (before,), (after,) = (judge([checks[twin.id]], now) for now in (twin.broken, travelled(twin.broken)))
+        (before,), (after,) = (evaluate_all([checks[twin.id]], now) for now in (twin.broken, travelled(twin.broken)))
         assert before.result == after.result, twin.id
 
 
@@ -110,4 +112,4 @@ def test_any_value_is_read_or_refused_and_no_check_breaks_out(name: str, value: 
         now = read_snapshot(json.dumps(data))
     except SnapshotError:
         return
-    assert {one.result.outcome for one in judge(EVERY, now)} <= {"pass", "warn", "fail", "skip", "unknown"}
+    assert {one.result.outcome for one in evaluate_all(EVERY, now)} <= {"pass", "warn", "fail", "skip", "unknown"}
