@@ -1,7 +1,8 @@
 """The catalogue as a pytest suite: `pytest checks --hosts=docker://NAME` or `--hosts=ssh://HOST1,ssh://HOST2`.
 
 On each host `rig check` looks once and sends its snapshot; the checks are judged here, one item a check, with all that
-pytest has: -k, -m, JUnit XML. With pytest's own --strict warnings and unknowns fail.
+pytest has: -k, -m, JUnit XML. What would be a failure and could not be judged fails, and so does a host of which
+nothing was judged; with pytest's own --strict so do warnings and all unknowns.
 """
 
 from collections.abc import Callable
@@ -12,11 +13,15 @@ import pytest
 from checks import LEVELS, Check, Need, Result, evaluate, needs
 from checks.catalogue import FAMILIES, checks_of
 from checks.remote import NoSnapshot, take_snapshot
+from checks.running import BUDGET_S
 from rig.expected import ExpectedError, parse_expected
 from rig.snapshot import Snapshot
 
 CHECK, OUTCOME, HOST, FINDING, WHY = "check", "outcome", "host", "finding", "why"
 SHOWN = ("fail", "unknown", "warn")  # each with its own lines at the end
+# Seconds beyond a level's own, for the way there and the start of two programs; and for the boot's facts, which have no
+# limit but those of what is asked.
+BEYOND_S, FACTS_S = 60.0, 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--level", choices=LEVELS, default="quick", help="which checks run, and how deep the host looks")
     group.addoption("--no-skip", default="", help="needs that must be met: gpu,rdma (a skip for want of one fails)")
     group.addoption("--expect", help="what the host was sold as: gpus=8,hcas=8,gdr=1 (default: its RIG_EXPECT)")
-    group.addoption("--check-timeout", type=float, default=900, help="seconds that a host may take to look")
+    group.addoption("--check-timeout", type=float, help="seconds that a host may take to look (default: by level)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,9 +85,15 @@ def _name(host: Any) -> str:
 
 def _look(host: Any, option: Callable[[str], Any]) -> tuple[Snapshot | None, str]:
     try:
-        return take_snapshot(host, option("--level"), option("--expect"), option("--check-timeout")), ""
+        return take_snapshot(host, option("--level"), option("--expect"), timeout_s(option)), ""
     except NoSnapshot as error:
         return None, str(error)
+
+
+def timeout_s(option: Callable[[str], Any]) -> float:
+    """What was asked for, else what the level may take and a minute."""
+    told = option("--check-timeout")
+    return float(told) if told is not None else (BUDGET_S[option("--level")] or FACTS_S) + BEYOND_S
 
 
 @pytest.fixture
@@ -99,6 +110,22 @@ def _line(finding: Any) -> str:
     return f"{finding.text}. {finding.fix}" if finding.fix else str(finding.text)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nothing judged is no pass: `rig check` ends with 2 there, and pytest would end with 0 for skips alone."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.exitstatus == pytest.ExitCode.OK and reporter is not None and _unjudged(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _unjudged(reporter: Any) -> list[str]:
+    """Hosts of which every check was skipped or unknown."""
+    return [name for name, reports in _by_host(reporter).items() if not set(_outcomes(reports)) - {"skip", "unknown"}]
+
+
+def _outcomes(reports: list[list[tuple[str, str]]]) -> list[str]:
+    return [dict(report)[OUTCOME] for report in reports]
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for name, reports in sorted(_by_host(terminalreporter).items()):
         terminalreporter.section(f"checks of {name}, level {config.getoption('--level')}")
@@ -106,9 +133,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             for report in (one for one in reports if (OUTCOME, outcome) in one):
                 words = "; ".join(text for key, text in report if key in (FINDING, WHY))
                 terminalreporter.line(f"{outcome.upper():8}{dict(report)[CHECK]}: {words}")
-        outcomes = [dict(report)[OUTCOME] for report in reports]
-        counts = (f"{outcomes.count(word)} {word}" for word in ("pass", "fail", "unknown", "warn", "skip"))
-        terminalreporter.line(", ".join(counts))
+        counts = (f"{_outcomes(reports).count(word)} {word}" for word in ("pass", "fail", "unknown", "warn", "skip"))
+        nothing = ": nothing was judged" if name in _unjudged(terminalreporter) else ""
+        terminalreporter.line(f"{', '.join(counts)}{nothing}")
 
 
 def _by_host(reporter: Any) -> dict[str, list[list[tuple[str, str]]]]:

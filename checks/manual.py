@@ -29,9 +29,13 @@ Exit code: 0 passed, perhaps with warnings; 1 failed; 2 what would be a failure 
 
 Outcomes: pass, warn, fail, skip (does not apply here), unknown (could not be judged). The last two are no pass.
 
+Who must act: user (who types `docker run`, or writes the job), image (who builds it), host (who owns the machine),
+platform (who runs the cluster, the marketplace, the network).
+
 What may hang is a child with a deadline. Past it, it is ended, or left and named where nothing ends it; after one that
-was left nothing asks the driver again. What is known is in `checks.json` in rig's folder (docs/entrypoint.md) after
-every step, `"partial": true` until the end, in the form of docs/check-results.schema.json.
+was left nothing asks the driver again. The time of a level holds for looking too: what it cuts is unknown, and two
+seconds later all has ended. What is known is in `checks.json` in rig's folder (docs/entrypoint.md), from the start and
+after every step, `"partial": true` until the end, in the form of docs/check-results.schema.json.
 """
 LABELS = ("Symptom", "Source")
 

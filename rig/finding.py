@@ -3,6 +3,8 @@
 from rig.lean import Any, NamedTuple
 
 OUTCOMES = ("pass", "warn", "fail", "skip", "unknown")
+# Who builds the image; who owns the machine; who runs the cluster, the marketplace, the network; who types `docker run`
+# or writes the job.
 DOMAINS = ("image", "host", "platform", "user")
 
 

@@ -53,13 +53,15 @@ UNKNOWN = lost("driver_answers", "the driver's version")
 MILD = lost("clocks_are_steady", "the clocks", severity="warn")
 WILD = made("limits_are_odd", [say(NASTY, NASTY, NASTY, {NASTY: frozenset({NASTY, "b"})}, NASTY, evidence=NASTY)])
 LOST = lost("storage_is_odd", NASTY)
+CUT = Probe("nccl_node", "unasked", {"asking": "GPU 3"}, "budget: ended after 4.1 s, while it asked GPU 3", 4.1)
+NEVER_RUN = Probe("disk", "unasked", error="budget: no time was left to start it")
 ALL = (PASS, PROBED, WARN, FAIL, SKIP, UNKNOWN, MILD, WILD, LOST)
 STUCK = Probe("gpu_init", "unresponsive", {}, f"did not end within 60 s, while it asked {NASTY}", 60.5)
 
 
 def every_outcome(strict: bool = False) -> Report:
-    """All five outcomes, and two results whose words are hostile to every format."""
-    return report(*ALL, strict=strict, probes=(STUCK, Probe("shm", "ok", {}, "", 0.5)))
+    """All five outcomes, two results whose words are hostile to every format, and probes in every state of interest."""
+    return report(*ALL, strict=strict, probes=(STUCK, Probe("shm", "ok", {}, "", 0.5), CUT, NEVER_RUN))
 
 
 def nothing() -> Report:

@@ -65,6 +65,13 @@ def test_json_is_as_its_schema_says_and_holds_every_result(told: Report) -> None
     assert data["counts"] == told.counts and data["exit_code"] == told.code
 
 
+def test_json_tells_a_probe_that_was_cut_from_one_that_was_not_started() -> None:
+    probes = {one["name"]: one for one in json.loads(writer("json")(every_outcome()))["probes"]}
+    assert [name for name, one in probes.items() if one["cut"]] == ["nccl_node"]
+    assert probes["nccl_node"]["asking"] == "GPU 3" and probes["nccl_node"]["seconds"] == 4.1
+    assert (probes["disk"]["state"], probes["disk"]["asking"], probes["disk"]["seconds"]) == ("unasked", None, None)
+
+
 def test_the_schema_describes_every_key_that_is_written() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     data = json.loads(writer("json")(every_outcome()))

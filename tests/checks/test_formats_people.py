@@ -136,6 +136,12 @@ def test_text_groups_skips_by_their_reason_and_names_stuck_probes() -> None:
     assert "  probe gpu_init: unresponsive (did not end within 60 s" in text and "probe shm" not in text
 
 
+def test_text_says_what_was_started_and_cut_and_what_it_was_at() -> None:
+    text = writer("text")(every_outcome())
+    assert "\n  probe nccl_node: cut (budget: ended after 4.1 s, while it asked GPU 3)\n" in text
+    assert "probe disk" not in text  # it was never started: its checks say so
+
+
 def test_text_says_that_it_is_not_the_whole() -> None:
     assert ", so far: " in writer("text")(report(reports.PASS, partial=True))
 

@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 import testinfra
 
+from checks import LEVELS, evaluate
+from checks.catalogue import checks_of
 from checks.needs import RDMA_EXPECTED
 from checks.remote import NoSnapshot, take_snapshot
+from checks.running import BUDGET_S
 from rig.emit import to_json
+from rig.host import Host
 from rig.machine import UNLIMITED
 from rig.snapshot import Snapshot
 from tests.checks.snapshots import h100, no_gpu
@@ -68,7 +72,8 @@ def outside(tmp_path: Path) -> Outside:
 
 
 def limited(limit: int | None) -> Snapshot:
-    now = changed(h100(), machine__surroundings__capabilities=())  # CAP_IPC_LOCK would lift the limit
+    # CAP_IPC_LOCK would lift the limit, and where nobody counts on RDMA a small one is a warning.
+    now = changed(h100(), machine__surroundings__capabilities=(), expected__hcas=8)
     return changed(now, machine__limits__memlock_bytes=limit)  # type: ignore[no-any-return]
 
 
@@ -107,10 +112,44 @@ def test_what_does_not_apply_is_skipped_in_the_words_of_its_need_unless_it_must_
 def test_unknown_is_counted_apart_and_fails_where_strict(outside: Outside) -> None:
     outside.sends(limited(None), 2)
     done = outside.pytest("-k", ONE)
-    assert done.returncode == 0
+    assert done.returncode == 1  # where `rig check` ends with 2: it might be a failure
+    assert f"{ONE}: could not be judged: the memlock limit: not known" in done.stdout
     assert "0 pass, 0 fail, 1 unknown, 0 warn, 0 skip" in done.stdout
     assert f"UNKNOWN {ONE}: the memlock limit: not known" in done.stdout
-    assert outside.pytest("-k", ONE, "--strict").returncode == 1
+
+
+def test_an_unknown_that_would_be_a_warning_is_skipped_unless_strict(outside: Outside) -> None:
+    now = limited(UNLIMITED)._replace(host=Host())
+    quick = checks_of("quick")
+    mild = next(one.id for one in quick if one.severity == "warn" and evaluate(one, now).outcome == "unknown")
+    outside.sends(now)
+    words = ("-k", f"{mild} or {ONE}")
+    told = outside.outcomes(*words)
+    assert (told[mild]["outcome"], told[mild]["junit"]) == ("unknown", "skipped")
+    assert told[ONE]["outcome"] == "pass"
+    done = outside.pytest(*words)
+    assert done.returncode == 0 and "1 pass, 0 fail, 1 unknown, 0 warn, 0 skip" in done.stdout
+    assert outside.pytest(*words, "--strict").returncode == 1
+
+
+def test_a_host_of_which_nothing_was_judged_did_not_pass(outside: Outside) -> None:
+    outside.sends(no_gpu(), 2)
+    done = outside.pytest("-k", ONE)
+    assert done.returncode == 1 and "1 skip: nothing was judged" in done.stdout
+
+
+def test_a_host_has_the_time_of_its_level(outside: Outside) -> None:
+    outside.sends(limited(UNLIMITED))
+    (outside.bin / "timeout").unlink()
+    (outside.bin / "timeout").write_text(f'#!/bin/sh\necho "$3" >>"{outside.folder}/seconds"\nshift 3; exec "$@"\n')
+    (outside.bin / "timeout").chmod(0o755)
+    for level in LEVELS:
+        assert outside.pytest("-k", ONE, "--level", level).returncode == 0
+    seconds = [float(line) for line in (outside.folder / "seconds").read_text().splitlines()]
+    assert all(one > (BUDGET_S[level] or 0) for level, one in zip(LEVELS, seconds, strict=True))
+    assert seconds == sorted(seconds)
+    outside.pytest("-k", ONE, "--check-timeout", "7")
+    assert (outside.folder / "seconds").read_text().endswith("\n7\n")
 
 
 def test_items_can_be_chosen_by_family_and_by_level(outside: Outside) -> None:

@@ -103,6 +103,21 @@ def test_without_an_answer_nothing_of_the_last_boot_is_left(tmp_path: Path, scri
     assert (done.state / "boot.code").read_text() == "2\n"
 
 
+def test_the_kernel_s_log_may_be_read(tmp_path: Path) -> None:
+    words = " ".join(next(words for words in selftest(tmp_path, WROTE).calls if words[0] == "run"))
+    assert " --cap-add SYSLOG " in words.partition(" rig check ")[0]
+
+
+@pytest.mark.parametrize("partial", ["true", "false"])
+def test_what_a_run_that_was_ended_knew_is_kept_and_an_older_answer_is_not(tmp_path: Path, partial: str) -> None:
+    knew = f'{{"partial": {partial}, "results": []}}'
+    script = f"""mkdir "$out/state"; echo '{knew}' >"$out/state/checks.json"; exec sleep 60"""
+    done = selftest(tmp_path, script, RIG_DEADLINE="1")
+    assert done.code == 2 and "--env RIG_STATE=/out/state " in " ".join(done.calls[1])
+    left = done.state / "boot.json"
+    assert left.read_text().strip() == knew if partial == "true" else not left.exists()
+
+
 def test_a_container_that_does_not_end_is_removed(tmp_path: Path) -> None:
     done = selftest(tmp_path, "exec sleep 60", RIG_DEADLINE="1")
     assert [words[:3] for words in done.calls if words[0] == "rm"] == [["rm", "--force", "rig-selftest"]] * 2

@@ -60,8 +60,9 @@ def saved(folder: Path, now: Snapshot) -> str:
 
 
 def low(folder: Path) -> str:
-    """A node with a small memlock limit."""
-    return saved(folder, changed(h100(), machine__limits__memlock_bytes=65536, machine__surroundings__capabilities=()))
+    """A node with a small memlock limit, that was sold with HCAs."""
+    limits = {"machine__limits__memlock_bytes": 65536, "machine__surroundings__capabilities": ()}
+    return saved(folder, changed(h100(), expected__hcas=8, **limits))
 
 
 def test_a_machine_on_paper_is_judged_by_its_files(rig: Any) -> None:
