@@ -1,4 +1,4 @@
-"""What NVML says of each GPU, as the families memory and clocks ask for it: one field, all GPUs, who must know it."""
+"""What NVML told of each GPU (rig.host.GpuHealth), and by a GPU's name what it has to tell at all."""
 
 from checks import say
 from rig.finding import Finding
@@ -19,8 +19,16 @@ def words(model: str | None) -> set[str]:
     return set("".join(letter if letter.isalnum() else " " for letter in model or "").split())
 
 
+def is_vgpu(gpu: Gpu) -> bool:
+    """A share of a board that a hypervisor deals out: `GRID A100-40C`, `NVIDIA A40-48Q`. Memory, links and faults of
+    the board are the host's to see. Source: NVIDIA vGPU user guide, types A, B, C and Q."""
+    has = words(gpu.model)
+    return "GRID" in has or any(word[-1] in "ABCQ" and word[:-1].isdecimal() for word in has)
+
+
 def has_hbm(gpu: Gpu) -> bool:
-    return not HBM_MODELS.isdisjoint(words(gpu.model))
+    """Whether it is a whole board with HBM."""
+    return not HBM_MODELS.isdisjoint(words(gpu.model)) and not is_vgpu(gpu)
 
 
 def counts(gpu: Gpu) -> bool:

@@ -1,13 +1,15 @@
 """What the kernel's log says of GPUs, NVSwitches and processes: Xids, each with its own remedy, and what was killed."""
 
 from checks import check, known, say
+from checks.driver import lent_to_guests
+from checks.gpu_state import lost_gpus
 from checks.health import health_of, name_of
-from checks.needs import GPU_EXPECTED, KERNEL_LOG
+from checks.needs import GPU_EXPECTED, HOST, KERNEL_LOG
 from rig.finding import Finding
 from rig.host import KernelEvent
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
-from rig.xid import COUNTED, RECOVERY, REMEDIES, Xid, explain, recovery_of, says_fatal
+from rig.xid import COUNTED, ENDING, FELL_OFF, RECOVERY, REMEDIES, Xid, explain, recovery_of, says_fatal
 
 EVIDENCE = "kernel log"
 LOG = (GPU_EXPECTED, KERNEL_LOG)
@@ -32,45 +34,74 @@ def _named(now: Snapshot, bus: str | None) -> str:
 
 def _ours(now: Snapshot, bus: str | None) -> bool:
     """Whether a GPU that the log names is ours. One that fell off the bus is not listed any more; so another one counts
-    too, unless this container was given only some of the host's GPUs and has all that it was promised."""
+    too, unless this container or job was given only some of the host's GPUs and has all that it was promised."""
     here, around, promised = len(now.machine.gpus), now.machine.surroundings, now.expected.gpus
     if bus is None or any(gpu.bus_id == bus for gpu in now.machine.gpus):
         return True
-    shared = around.container is not None and around.gpus_on_bus is not None and around.gpus_on_bus > here
+    given = around.container is not None or bool(now.machine.gpus_denied)
+    shared = given and around.gpus_on_bus is not None and around.gpus_on_bus > here
     return not shared or (promised is not None and promised > here)
 
 
-def _over(now: Snapshot, event: KernelEvent) -> bool:
-    """Whether a reset has ended it since: a counter that a reset clears says that there was no error after it."""
-    if event.code not in COUNTED:
+def _over(now: Snapshot, event: KernelEvent, later: list[KernelEvent]) -> bool:
+    """Whether a reset has ended it since: the driver asks for nothing of that GPU, now or `later` in the log, or a
+    counter that a reset clears says that there was no error after it."""
+    if event.code is None or explain(event.code, event.text).remedy not in ENDING:
         return False
-    return any(
-        gpu.bus_id == event.bus_id and health_of(now, gpu).ecc_uncorrected_volatile == 0 for gpu in now.machine.gpus
-    )
+    said = [recovery_of(one.text) for one in later if one.code == RECOVERY and one.bus_id == event.bus_id]
+    if "none" in said:
+        return True
+    told = [health_of(now, gpu) for gpu in now.machine.gpus if gpu.bus_id == event.bus_id]
+    counted = event.code in COUNTED
+    return any(one.recovery_action == "none" or (counted and one.ecc_uncorrected_volatile == 0) for one in told)
 
 
 def _xids(now: Snapshot, kind: str, within_s: float | None = None) -> list[tuple[str, Xid, list[KernelEvent]]]:
     """(bus id, what it means, its events) of each code of a kind on each of our GPUs."""
     series: dict[tuple[str, int], list[KernelEvent]] = {}
-    for event in _events(now, "xid", within_s):
+    events = _events(now, "xid", within_s)
+    for place, event in enumerate(events):
         if event.code is None or explain(event.code, event.text).kind != kind:
             continue
-        if _ours(now, event.bus_id) and not _over(now, event):
+        if _ours(now, event.bus_id) and not _over(now, event, events[place:]):
             series.setdefault((event.bus_id or "?", event.code), []).append(event)
     return [(bus, explain(code, events[-1].text), events) for (bus, code), events in series.items()]
 
 
 def _fatal(now: Snapshot, *remedies: str) -> Iterator[Finding]:
     for bus, xid, events in _xids(now, "fatal"):
-        if xid.remedy in remedies:
+        if xid.remedy in remedies and not (xid.code == FELL_OFF and lost_gpus(now)):  # which another check tells
             times = f", {len(events)} times" if len(events) > 1 else ""
             text = f"{_named(now, bus)}: Xid {xid.code}{times}: {xid.meaning}"
             yield say(text, bus, got=events[-1].text, evidence=EVIDENCE)
 
 
+@check(
+    at="quick",
+    needs=(GPU_EXPECTED, HOST),
+    domain="user",
+    severity="warn",
+    fix="docker run --cap-add SYSLOG (as root in it; elsewhere kernel.dmesg_restrict=0), or run rig check on the host",
+)
+def kernel_log_can_be_read(now: Snapshot) -> Iterator[Finding]:
+    """The kernel's log can be read, in which GPUs that failed are told first.
+
+    A container without the capability SYSLOG is refused; what only the log tells (Xids, killed processes, links that
+    went down) is then left out, and a GPU that needs a reset may look well.
+
+    Symptom: `dmesg: read kernel buffer failed: Operation not permitted`.
+    Source: syslog(2), Documentation/admin-guide/sysctl/kernel.rst (dmesg_restrict), docker's seccomp profile.
+    """
+    if now.host is not None and now.host.kernel_log is None:
+        text = "the kernel's log cannot be read here: what it tells of GPUs is not judged"
+        yield say(text, EVIDENCE, True, False)
+
+
 @check(at="quick", needs=LOG, domain="host", fix=REMEDIES["reboot"])
 def no_gpu_was_lost(now: Snapshot) -> Iterator[Finding]:
     """No GPU fell off the bus, or failed so that only a reboot brings it back.
+
+    One that is away still is told by another check, and one of which the driver asks for nothing is back.
 
     Symptom: Xid 79; `Unable to determine the device handle for GPU: GPU is lost`, a job that hangs in all-reduce.
     Source: NVIDIA's Xid catalogue (79, 151, 167, 168); Azure/azurehpc-health-checks.
@@ -82,7 +113,8 @@ def no_gpu_was_lost(now: Snapshot) -> Iterator[Finding]:
 def no_gpu_needs_a_reset(now: Snapshot) -> Iterator[Finding]:
     """No GPU had a fault since boot that only a reset ends.
 
-    Only events after the last reset count, as far as the log or the counters of NVML tell of one.
+    Only events after the last reset count, as far as the log (`reset done`, Xid 154) or NVML (recovery action,
+    counters) tells of one.
 
     Symptom: Xid 48, 62, 95, 109, 119, 120 or 140; programs that hang in their first CUDA call.
     Source: NVIDIA's Xid catalogue (bucket RESET_GPU); leptonai/gpud.
@@ -160,8 +192,7 @@ def kernel_log_asks_for_no_recovery(now: Snapshot) -> Iterator[Finding]:
         action = recovery_of(event.text)
         if bus not in settled and action not in ("none", None) and _ours(now, bus):
             text = f"{_named(now, bus)}: the driver asks for: {action}"
-            fix = REMEDIES["reboot" if action == "reboot" else "reset"]
-            yield say(text, bus or "", "none", action, fix=fix, evidence=EVIDENCE)
+            yield say(text, bus or "", "none", action, fix=REMEDIES.get(action or "", ""), evidence=EVIDENCE)
 
 
 @check(at="quick", needs=LOG, domain="user", severity="warn", fix=REMEDIES["job"])
@@ -200,13 +231,16 @@ def every_xid_is_known(now: Snapshot) -> Iterator[Finding]:
 def driver_started_every_gpu(now: Snapshot) -> Iterator[Finding]:
     """The driver could start every GPU that it found.
 
+    Where vfio-pci has taken some for guests, the driver tells that it was not asked for them: that is no fault.
+
     Symptom: `RmInitAdapter failed`; a GPU in lspci that nvidia-smi does not list, `No devices were found`.
     Source: messages of the NVIDIA kernel module (NVRM).
     """
     last: dict[str, KernelEvent] = {}
     for event in _events(now, "nvrm"):
         # A mismatch is that of one program with other libraries: the family driver asks for that.
-        if "API mismatch" not in event.text and _ours(now, event.bus_id):
+        excused = "API mismatch" in event.text or ("probe routine was" in event.text and lent_to_guests(now))
+        if not excused and _ours(now, event.bus_id):
             last[event.bus_id or "?"] = event
     for bus, event in last.items():
         what = "a GPU" if bus == "?" else _named(now, bus)

@@ -18,9 +18,10 @@ from checks.needs import ECC, NVML, RECOVERY, REMAPPING, RETIREMENT
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
+from rig.xid import REMEDIES, RESET
 
-RESET = "Stop all jobs, then on the host: nvidia-smi --gpu-reset -i GPU (or reboot); no replacement is needed"
-REPLACE = "Have the GPU replaced, or return the machine; a reset does not mend it"
+HARMLESS = f"{RESET} (or reboot); no replacement is needed"
+REPLACE = REMEDIES["replace"]
 ROWS_AT_MOST = 512  # spare rows of a GPU
 PAGES_AT_MOST = 61
 SRAM_AT_MOST = 4
@@ -60,7 +61,7 @@ def ecc_stays_on(now: Snapshot) -> Iterator[Finding]:
             yield say(f"{name_of(one[0])}: ECC will be off after the next reset", subject_of(one[0]), True, False)
 
 
-@check(at="quick", needs=(ECC, NVML), domain="host", fix=RESET + "; return the machine if it comes again")
+@check(at="quick", needs=(ECC, NVML), domain="host", fix=REMEDIES["reset"])
 def memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]:
     """No GPU met an ECC error that it could not correct since its driver was loaded or it was reset.
 
@@ -74,7 +75,7 @@ def memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]:
     yield from findings(now, "ecc_uncorrected_volatile", what, counts, 0, text)
 
 
-@check(at="quick", needs=(ECC, NVML), domain="host", severity="warn", fix=REPLACE)
+@check(at="quick", needs=(ECC, NVML), domain="host", fix=REPLACE)
 def on_chip_memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]:
     """The GPU's on-chip memory (SRAM) had no uncorrected error in its life.
 
@@ -87,10 +88,10 @@ def on_chip_memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]
     for one in each(now, "sram_uncorrected", what, nobody, lambda count: count > 0):
         if not isinstance(one, Finding):
             gpu, count = one
-            bad = "fail" if count > SRAM_AT_MOST else ""
-            watch = "" if bad else "Watch it: more than 4 are reason enough for a replacement"
+            mild = "" if count > SRAM_AT_MOST else "warn"
+            watch = "Watch it: more than 4 are reason enough for a replacement" if mild else ""
             text = f"{name_of(gpu)}: {count} uncorrected errors of its SRAM in its life"
-            yield say(text, subject_of(gpu), 0, count, fix=watch, outcome=bad)
+            yield say(text, subject_of(gpu), 0, count, fix=watch, outcome=mild)
 
 
 @check(at="quick", needs=(ECC, NVML), domain="host", fix=REPLACE)
@@ -104,7 +105,7 @@ def on_chip_memory_is_within_its_threshold(now: Snapshot) -> Iterator[Finding]:
     yield from findings(now, "sram_threshold_exceeded", "the SRAM threshold", nobody, False, text)
 
 
-@check(at="quick", needs=(REMAPPING, NVML), domain="host", fix=RESET)
+@check(at="quick", needs=(REMAPPING, NVML), domain="host", fix=HARMLESS)
 def no_row_remapping_is_pending(now: Snapshot) -> Iterator[Finding]:
     """No row of a GPU's memory waits for a reset to be replaced by a spare one.
 
@@ -139,7 +140,7 @@ def remapped_rows_are_few(now: Snapshot) -> Iterator[Finding]:
     yield from findings(now, "remapped_uncorrectable", "the count of remapped rows", remaps, ROWS_AT_MOST, text)
 
 
-@check(at="quick", needs=(RETIREMENT, NVML), domain="host", fix=RESET)
+@check(at="quick", needs=(RETIREMENT, NVML), domain="host", fix=HARMLESS)
 def no_page_retirement_is_pending(now: Snapshot) -> Iterator[Finding]:
     """No page of a GPU's memory (Volta and older) waits for a reset to be retired.
 
@@ -173,14 +174,6 @@ def corrected_errors_are_few(now: Snapshot) -> Iterator[Finding]:
     what = "the count of corrected ECC errors"
     text = "{got} corrected ECC errors since the driver was loaded"
     yield from findings(now, "ecc_corrected_volatile", what, counts, CORRECTED_AT_MOST, text)
-
-
-REMEDIES = {
-    "reset": RESET,
-    "reboot": "Reboot the host",
-    "drain": "Let the jobs on this GPU's NVLink domain end; start none until the driver says none",
-    "drain-and-reset": "Let the jobs on this GPU's NVLink domain end, then: nvidia-smi --gpu-reset -i GPU",
-}
 
 
 @check(at="quick", needs=(RECOVERY, NVML), domain="host", fix="Do what nvidia-smi -q calls GPU Recovery Action")

@@ -23,7 +23,7 @@ def all_nvlinks_are_active(now: Snapshot) -> Iterator[Finding]:
 
     Their number is that of the board: 6 on V100, 12 on A100, 8 on A800 and H800, 18 on H100, H200, H20 and B200. PCIe
     boards are not judged here: those without bridges have none (that is how they are sold), H100 NVL has 12 by design.
-    A guest with one GPU of a machine has none either.
+    A guest with one GPU of a machine has none either, and a vGPU shows none.
 
     Symptom: in-node bandwidth at a part of what it should be; Xid 74.
     Source: nvmlDeviceGetNvLinkState; Azure/azurehpc-health-checks#162, NVIDIA/NVSentinel PR#1481.
@@ -188,7 +188,7 @@ def gpus_are_in_one_clique(now: Snapshot) -> Iterator[Finding]:
         yield say(f"the GPUs are in {len(set(cliques.values()))} cliques of the fabric", "fabric", 1, cliques)
 
 
-@check(at="quick", needs=(NVML, NVSWITCH), domain="host", fix=START)
+@check(at="quick", needs=(NVML, NVSWITCH), domain="host", fix=START, also=("gpu_init",))
 def fabric_manager_runs(now: Snapshot) -> Iterator[Finding]:
     """The fabric manager has set up the NVSwitches.
 

@@ -1,6 +1,6 @@
 """Which NVLinks a board has, by its name: SXM boards always have all, PCIe boards only where they are bridged."""
 
-from checks.health import words
+from checks.health import is_vgpu, words
 from rig.lean import Mapping
 from rig.machine import Gpu, PciDevice
 from rig.snapshot import Snapshot
@@ -23,9 +23,10 @@ def is_bridged_board(gpu: Gpu) -> bool:
 
 def links_of(gpu: Gpu, now: Snapshot, bridged: bool = False) -> int | None:
     """NVLinks that a GPU has on its SXM board, or (`bridged`) a PCIe board beside its bridged twin; None where it is
-    another kind of board, or where the number is not the board's: V100 in a guest, whose links lead to GPUs of others.
+    another kind of board, a share of one (vGPU), or where the number is not the board's: V100 in a guest, whose links
+    lead to GPUs of others.
     """
-    if is_bridged_board(gpu) is not bridged:
+    if is_bridged_board(gpu) is not bridged or is_vgpu(gpu):
         return None
     has = words(gpu.model)
     if "V100" in has and (not any(word.startswith("SXM") for word in has) or len(now.machine.gpus) not in (8, 16)):
@@ -38,7 +39,8 @@ def registers(gpu: Gpu) -> bool:
     """Whether a GPU joins a fabric and tells of it: SXM boards from Hopper on, and what comes with Grace."""
     has = words(gpu.model)
     named = any(word in has for word in SXM_LINKS) or any(word in has for word in ("GB200", "GB300"))
-    return named and not is_bridged_board(gpu) and gpu.capability is not None and gpu.capability >= (9, 0)
+    whole = not is_bridged_board(gpu) and not is_vgpu(gpu)
+    return named and whole and gpu.capability is not None and gpu.capability >= (9, 0)
 
 
 def switches_of(now: Snapshot) -> list[PciDevice]:

@@ -27,19 +27,17 @@ class GpuHealth(NamedTuple):
     gsp_firmware: str | None = None
     ecc_pending: bool | None = None  # ECC mode after the next reset
     ecc_uncorrected_volatile: int | None = None  # since the driver was loaded
-    ecc_uncorrected_aggregate: int | None = None  # lifetime
     ecc_corrected_volatile: int | None = None
     sram_uncorrected: int | None = None  # aggregate
     sram_threshold_exceeded: bool | None = None
     remapped_uncorrectable: int | None = None
-    remapped_correctable: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     retired_pages: int | None = None  # before Ampere
     retired_pending: bool | None = None
     inforom_valid: bool | None = None
-    recovery_action: str | None = None  # none, reset, reboot, drain, drain-and-reset
-    clock_reasons: int | None = None  # bits of nvmlClocksEventReasons, as read when nothing runs
+    recovery_action: str | None = None  # one of rig.xid.ACTIONS, or `action N` of a newer driver
+    clock_reasons: int | None = None  # bits of nvmlClocksEventReasons, as read before any probe ran
     sm_clock_mhz: int | None = None
     sm_clock_max_mhz: int | None = None
     app_clock_mhz: int | None = None
@@ -48,9 +46,7 @@ class GpuHealth(NamedTuple):
     power_default_mw: int | None = None
     temperature_c: int | None = None
     slowdown_c: int | None = None
-    pcie_gen: int | None = None
     pcie_gen_max: int | None = None  # what GPU and slot can do together
-    pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None
     bar1_bytes: int | None = None
@@ -58,7 +54,6 @@ class GpuHealth(NamedTuple):
     memory_used_bytes: int | None = None
     processes: tuple[tuple[int, int], ...] | None = None  # (pid, bytes)
     nvlink_errors: int | None = None  # CRC, replay and recovery, all links
-    nvlinks_down: int | None = None  # supported links that are not active
     fabric_state: str | None = None  # not-supported, not-started, in-progress, completed
     fabric_status: str | None = None  # success, or NVML's error words
     fabric_clique: int | None = None
@@ -155,7 +150,6 @@ class Host(NamedTuple):
     hugepages_bytes: int | None = None  # reserved
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
-    swap_bytes: int | None = None
     peermem_users: int | None = None  # /sys/module/nvidia_peermem/refcnt
     peermem_holders: tuple[str, ...] | None = None  # modules that nvidia_peermem is tied to: ib_core, nvidia
     fabric_manager: bool | None = None  # a process nv-fabricmanager is seen; None: host processes are not visible

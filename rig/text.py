@@ -1,5 +1,7 @@
 """Reading kernel text with distrust: every function answers None for what is not exactly what it should be."""
 
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)  # lanes that a PCIe link can have
+
 
 def line(text: str | None, longest: int = 256) -> str | None:
     """The first line without blanks around it; None when empty, unprintable (garbage) or longer than `longest`."""
@@ -41,10 +43,38 @@ def parse_uevent(text: str | None, key: str) -> str | None:
     return None if text is None or at < 0 else text[at + len(key) + 1 :].partition("\n")[0]
 
 
+def parse_status(text: str | None) -> dict[str, str]:
+    """`Key:\tvalue` lines of /proc/PID/status. Source: proc(5)."""
+    found = {}
+    for entry in (text or "").splitlines():
+        key, colon, value = entry.partition(":")
+        if colon:
+            found[key] = value.strip()
+    return found
+
+
 def parse_ids(text: str | None) -> tuple[str | None, str | None]:
     """`10DE:2330` as two texts of four hex digits."""
     vendor, _, device = (text or "").partition(":")
     return hexadecimal(vendor, 4), hexadecimal(device, 4)
+
+
+def parse_speed(text: str | None) -> float | None:
+    """GT/s per lane of `16.0 GT/s PCIe` (older kernels: `8 GT/s`); None for `Unknown` and anything else."""
+    words = (line(text, 40) or "").split()
+    if len(words) < 2 or words[1] != "GT/s" or words[0].strip("0123456789.") or words[0].count(".") > 1:
+        return None
+    try:
+        speed = float(words[0])
+    except ValueError:
+        return None
+    return speed if 2.0 <= speed <= 256.0 else None
+
+
+def parse_width(text: str | None) -> int | None:
+    """Lanes; 0 (no link) and 255 (unknown) are None."""
+    lanes = whole(text, 1, 32)
+    return lanes if lanes in WIDTHS else None
 
 
 def is_bus_id(text: str) -> bool:

@@ -9,16 +9,20 @@ NVIDIA/gpu-operator#1065, NVIDIA/k8s-device-plugin#945).
 
 from rig.lean import NamedTuple
 
+RESET = "Stop all jobs, then on the host: nvidia-smi --gpu-reset -i GPU"
 REMEDIES = {
     "none": "nothing",
     "job": "Debug the job: CUDA_LAUNCH_BLOCKING=1, then compute-sanitizer; the GPU is not at fault",
-    "reset": "Stop all jobs, then on the host: nvidia-smi --gpu-reset -i GPU; return the machine if it comes again",
+    "reset": f"{RESET}; return the machine if it comes again",
     "reboot": "Reboot the host, power off and on if the GPU stays away; return the machine if it comes again",
     "power": "Have the power cables of the GPU seated, or the power supply replaced",
     "nvlink": "Stop all jobs, reset all GPUs (nvidia-smi --gpu-reset); have the board reseated if it comes again",
     "replace": "Have the GPU replaced, or return the machine; a reset does not mend it",
     "watch": "Nothing now; look again after the next jobs",
     "report": "Look the code up in NVIDIA's Xid catalogue; nvidia-bug-report.sh collects what NVIDIA asks for",
+    "drain": "Let the jobs on this GPU's NVLink domain end; start none until the driver says none",
+    "drain-and-reset": "Let the jobs on this GPU's NVLink domain end, then: nvidia-smi --gpu-reset -i GPU",
+    "recover-imex-domain": "Let the jobs on this NVLink domain end, restart nvidia-imex on its nodes",
 }
 
 
@@ -89,11 +93,13 @@ INFO = {
 NVLINK_UNITS = {
     144: "SAW", 145: "RLW", 146: "TLW", 147: "TREX", 148: "NVLPW_CTRL", 149: "NETIR", 150: "MSE", 155: "software",
 }  # fmt: skip
+# Remedies that end what was wrong: once the driver asks for nothing more, it is over.
+ENDING = frozenset(("reset", "reboot", "nvlink"))
 # Told anew by a counter that a reset clears: these are over once NVML counts no uncorrected error since then.
 COUNTED = frozenset((48, 95, 140, 171, 172))
-RECOVERY = 154
+FELL_OFF, RECOVERY = 79, 154
 # nvmlDeviceGpuRecoveryAction_t: none, GPU reset, node reboot, drain P2P, drain and reset, IMEX domain, bus reset,
-# system reboot.
+# system reboot. All are keys of REMEDIES.
 ACTIONS = ("none", "reset", "reboot", "drain", "drain-and-reset", "recover-imex-domain", "reset", "reboot")
 
 
@@ -121,10 +127,16 @@ def explain(code: int, text: str = "") -> Xid:
     return Xid(code, "a code that is not in our table", "unknown", "report")
 
 
+def action_of(number: int) -> str:
+    """A number of nvmlDeviceGpuRecoveryAction_t as a word of ACTIONS; one of a newer driver as `action N`."""
+    return ACTIONS[number] if number < len(ACTIONS) else f"action {number}"
+
+
 def recovery_of(text: str) -> str | None:
-    """The action that a line of Xid 154 ends with, in the words of rig.host.GpuHealth.recovery_action: `GPU recovery
-    action changed from 0x0 (None) to 0x2 (Node Reboot Required)` is reboot. None when it is no such line."""
+    """The action that a line of Xid 154 ends with: `GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot
+    Required)` is reboot. None when it is no such line."""
     _, to, action = text.lower().rpartition(" to 0x")
-    number = action[:1]
-    actions = dict(zip("01234567", ACTIONS, strict=True))
-    return actions.get(number) if to and not action[1:2].isalnum() else None
+    number = action.partition(" ")[0]
+    if not to or not 0 < len(number) < 9 or number.strip("0123456789abcdef"):
+        return None
+    return action_of(int(number, 16))

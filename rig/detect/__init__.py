@@ -3,6 +3,7 @@
 from rig.detect import gpu, kernel, libraries, limits, net, numa, nvml, pci, rdma, surroundings
 from rig.machine import Machine
 from rig.root import Root
+from rig.text import parse_status
 
 
 def detect(root: Root, *, ask_driver: bool = True, links: bool = True) -> Machine:
@@ -30,7 +31,7 @@ def detect(root: Root, *, ask_driver: bool = True, links: bool = True) -> Machin
     numas = {device.bus_id: device.numa for device in tree}
     netdevs = tuple(dev if (at := numas.get(dev.bus_id or "")) is None else dev._replace(numa=at) for dev in netdevs)
 
-    status = surroundings.parse_status(root.read("/proc/self/status"))
+    status = parse_status(root.read("/proc/self/status"))
     cpu, virtual = numa.read_cpu(root)
     place = surroundings.read_surroundings(root, status, virtual, nodes)
     if place.uid == 0 and "CAP_SYS_ADMIN" in (place.capabilities or ()):
@@ -63,4 +64,5 @@ def _with_driver(machine: Machine, answer: nvml.Answer) -> Machine:
         nvml=answer.state,
         nvml_error=answer.error,
         unresponsive_gpu=answer.asking,
+        gpus_denied=answer.denied,
     )

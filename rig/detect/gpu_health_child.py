@@ -18,7 +18,23 @@ from typing import Any, NamedTuple
 
 if not __package__:  # run as a file
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from rig.nvml import U32, U64, Bar1, Fabric, FabricOld, Field, Memory, Nvml, PciInfo, Process, SramErrors, load, version
+from rig.nvml import (
+    NO_PERMISSION,
+    U32,
+    U64,
+    Bar1,
+    Fabric,
+    FabricOld,
+    Field,
+    Memory,
+    Nvml,
+    PciInfo,
+    Process,
+    SramErrors,
+    load,
+    version,
+)
+from rig.xid import action_of
 
 ALIVE_S = 120  # nobody waits for this program any longer
 GPUS_AT_MOST = 64
@@ -27,10 +43,8 @@ PROCESSES_AT_MOST = 64
 INSUFFICIENT_SIZE, CORRUPTED_INFOROM = 7, 14  # nvmlReturn_t
 NOT_AVAILABLE = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE
 RECOVERY_ACTION_FIELD = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-RECOVERY_ACTIONS = ("none", "reset", "reboot", "drain", "drain-and-reset", "recover-imex-domain")
 COMPUTE_MODES = ("default", "exclusive", "prohibited", "exclusive")
 FABRIC_STATES = ("not-supported", "not-started", "in-progress", "completed")
-CAP_VALID = 5  # NVML_NVLINK_CAP_VALID
 NVLINK_COUNTERS = 4  # NVML_NVLINK_ERROR_DL_REPLAY, DL_RECOVERY, DL_CRC_FLIT, DL_CRC_DATA
 
 Fact = tuple[str, object]
@@ -47,7 +61,7 @@ class Ask(NamedTuple):
 
 
 SM, SLOWDOWN, GPU_SENSOR = 1, 1, 0
-CORRECTED, UNCORRECTED, VOLATILE, AGGREGATE = 0, 1, 0, 1
+CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0
 NUMBERS = (
     Ask("clock_reasons", ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"), (), U64),
     Ask("sm_clock_mhz", ("ClockInfo",), (SM,)),
@@ -58,13 +72,10 @@ NUMBERS = (
     Ask("power_default_mw", ("PowerManagementDefaultLimit",)),
     Ask("temperature_c", ("Temperature",), (GPU_SENSOR,)),
     Ask("slowdown_c", ("TemperatureThreshold",), (SLOWDOWN,)),
-    Ask("pcie_gen", ("CurrPcieLinkGeneration",)),
     Ask("pcie_gen_max", ("MaxPcieLinkGeneration",)),
-    Ask("pcie_width", ("CurrPcieLinkWidth",)),
     Ask("pcie_width_max", ("MaxPcieLinkWidth",)),
     Ask("pcie_replays", ("PcieReplayCounter",)),
     Ask("ecc_uncorrected_volatile", ("TotalEccErrors",), (UNCORRECTED, VOLATILE), U64),
-    Ask("ecc_uncorrected_aggregate", ("TotalEccErrors",), (UNCORRECTED, AGGREGATE), U64),
     Ask("ecc_corrected_volatile", ("TotalEccErrors",), (CORRECTED, VOLATILE), U64),
     Ask("retired_pending", ("RetiredPagesPendingStatus",)),
 )
@@ -101,8 +112,8 @@ def memory(nvml: Nvml, device: Any) -> Iterator[Fact]:
         yield "sram_threshold_exceeded", int(sram.exceeded != 0)
     rows = tuple(U32() for _ in range(4))
     if nvml.call("nvmlDeviceGetRemappedRows", device, *map(ctypes.byref, rows)) == 0:
-        names = ("remapped_correctable", "remapped_uncorrectable", "remap_pending", "remap_failed")
-        yield from zip(names, (row.value for row in rows), strict=True)
+        names = ("remapped_uncorrectable", "remap_pending", "remap_failed")  # the first counts corrected errors
+        yield from zip(names, (row.value for row in rows[1:]), strict=True)
     pages = [retired(nvml, device, cause) for cause in (0, 1)]
     if None not in pages:
         yield "retired_pages", sum(page for page in pages if page is not None)
@@ -124,11 +135,12 @@ def retired(nvml: Nvml, device: Any, cause: int) -> int | None:
 def state(nvml: Nvml, device: Any) -> Iterator[Fact]:
     field = Field(id=RECOVERY_ACTION_FIELD)
     if nvml.call("nvmlDeviceGetFieldValues", device, ctypes.c_int(1), ctypes.byref(field)) == 0 and not field.refused:
-        yield "recovery_action", named(RECOVERY_ACTIONS, field.value & 0xFFFFFFFF)
-    count, running = U32(PROCESSES_AT_MOST), (Process * PROCESSES_AT_MOST)()
+        yield "recovery_action", action_of(field.value & 0xFFFFFFFF)
+    running = (Process * PROCESSES_AT_MOST)()
     for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"):
+        count = U32(PROCESSES_AT_MOST)  # anew: one that refused has written how many it wanted
         if nvml.call(name, device, ctypes.byref(count), running) == 0:
-            yield "process_count", count.value
+            yield "process_count", min(count.value, PROCESSES_AT_MOST)
             for one in running[: min(count.value, PROCESSES_AT_MOST)]:
                 yield "process", f"{one.pid} {0 if one.used == NOT_AVAILABLE else one.used}"
             break
@@ -144,18 +156,13 @@ def state(nvml: Nvml, device: Any) -> Iterator[Fact]:
 
 
 def links(nvml: Nvml, device: Any) -> Iterator[Fact]:
-    """NVLinks that the board has but that are not active, and the errors of all links together."""
-    down, errors, asked = 0, list[int](), False
+    """The errors of all active NVLinks together."""
+    errors: list[int] = []
     for link in map(U32, range(NVLINKS_AT_MOST)):
-        valid = nvml.number("nvmlDeviceGetNvLinkCapability", device, link, ctypes.c_int(CAP_VALID))
-        active = nvml.number("nvmlDeviceGetNvLinkState", device, link)
-        if active is None or valid == 0:
-            continue
-        asked, down = True, down + (active == 0)
-        for counter in map(ctypes.c_int, range(NVLINK_COUNTERS if active else 0)):
-            told = nvml.number("nvmlDeviceGetNvLinkErrorCounter", device, link, counter, kind=U64)
-            errors += [] if told is None else [told]
-    yield "nvlinks_down", down if asked else None
+        if nvml.number("nvmlDeviceGetNvLinkState", device, link) == 1:
+            asked = map(ctypes.c_int, range(NVLINK_COUNTERS))
+            told = (nvml.number("nvmlDeviceGetNvLinkErrorCounter", device, link, one, kind=U64) for one in asked)
+            errors += [count for count in told if count is not None]
     yield "nvlink_errors", sum(errors) if errors else None
 
 
@@ -174,17 +181,24 @@ def facts(library: Any) -> Iterator[str]:
         yield f"error {nvml.reason(refused)}"
         yield "end"
         return
+    asked = denied = 0
     for index in range(min(nvml.number("nvmlDeviceGetCount_v2") or 0, GPUS_AT_MOST)):
         yield f"asking {index}"
         device = ctypes.c_void_p()
         refused = nvml.call("nvmlDeviceGetHandleByIndex_v2", U32(index), ctypes.byref(device))
+        if refused == NO_PERMISSION:
+            denied += 1
+            continue
         if refused != 0:
             yield f"error GPU {index}: {nvml.reason(refused)}"
             continue
+        asked += 1
         for part in (identity, memory, state, links, inforom):
             for key, value in part(nvml, device):
                 if value is not None:
                     yield f"{index} {key} {value}"
+    if denied and not asked:  # while others are not kept from it, they are those of other jobs
+        yield f"error {nvml.reason(NO_PERMISSION)}"
     yield "end"
 
 

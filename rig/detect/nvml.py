@@ -21,6 +21,7 @@ class Answer(NamedTuple):
     driver: str | None = None
     gpus: dict[int, dict[str, tuple[str, ...]]] = {}  # noqa: RUF012  a field, not a shared default
     asking: str | None = None  # bus id that was being asked when the answer broke off
+    denied: int | None = None  # GPUs that are kept from this process while others are not
 
 
 def start(root: Root) -> Running:
@@ -29,12 +30,14 @@ def start(root: Root) -> Running:
 
 
 def parse(collected: Collected) -> Answer:
-    """Lines `INDEX KEY VALUE`, `driver VERSION`, `asking INDEX`, `error TEXT`, `absent` and, last, `end`.
+    """Lines `INDEX KEY VALUE`, `driver VERSION`, `asking INDEX`, `error TEXT`, `denied COUNT`, `absent` and, last,
+    `end`.
 
     An answer without `end` broke off: what was said before counts, and the GPU that was being asked did not answer.
     """
     state = STATES.get(collected.state)
-    error = driver = None
+    driver = denied = None
+    errors: list[str] = []
     gpus: dict[int, dict[str, tuple[str, ...]]] = {}
     asking: str | None = None
     for entry in collected.output.split("\n"):
@@ -47,7 +50,9 @@ def parse(collected: Collected) -> Answer:
         elif first == "driver":
             driver = line(rest, 40)
         elif first == "error":
-            state, error = "failed", line(rest)
+            state, errors = "failed", [*errors, line(rest) or "the driver refused"]
+        elif first == "denied":
+            denied = whole(rest, 1, GPUS_AT_MOST)
         elif first == "absent":
             state = "absent"
         elif first == "asking":
@@ -56,7 +61,8 @@ def parse(collected: Collected) -> Answer:
             asking = "end"
     if state is None and collected.state == "ok":
         state = "ok" if asking == "end" else "failed"
-    return Answer(state, error, driver, gpus, None if asking in (None, "end") else _name(gpus, asking))
+    broken = None if asking in (None, "end") else _name(gpus, asking)
+    return Answer(state, "; ".join(errors) or None, driver, gpus, broken, denied)
 
 
 def _name(gpus: dict[int, dict[str, tuple[str, ...]]], index: str | None) -> str:
@@ -117,13 +123,17 @@ def with_answer(gpu: Gpu, facts: dict[str, tuple[str, ...]], others: tuple[str, 
 
 
 def join(gpus: tuple[Gpu, ...], answer: Answer) -> tuple[Gpu, ...]:
-    """GPUs of the files with the driver's facts, matched by bus id; GPUs that only the driver names are added."""
+    """GPUs of the files with the driver's facts, matched by bus id. GPUs that only the driver names are added; where it
+    keeps as many from this process as it does not name, those are left out: they belong to other jobs."""
     told = {}
     for _, facts in sorted(answer.gpus.items()):
         bus = bus_id(_one(facts, "bus_id"))
         if bus is not None:
             told[bus] = facts
-    buses = tuple(sorted({*told, *(gpu.bus_id for gpu in gpus if gpu.bus_id is not None)}))
+    seen = {gpu.bus_id for gpu in gpus if gpu.bus_id is not None}
+    if answer.denied is not None and answer.denied >= len(seen - set(told)):
+        seen, gpus = set(), tuple(gpu for gpu in gpus if gpu.bus_id in told)
+    buses = tuple(sorted({*told, *seen}))
     known = {gpu.bus_id: gpu for gpu in gpus}
     joined = []
     for bus in buses:

@@ -1,8 +1,9 @@
 """Asks the NVIDIA driver, as a program of its own with a deadline, for the driver may never answer.
 
 Prints a line a fact as soon as it is known, so that an answer that breaks off names the GPU that did not answer:
-`driver VERSION`, `asking INDEX` before a GPU is asked, `INDEX KEY VALUE`, `error TEXT`, `absent` where there is no NVML
-library, and `end` last. Keys: bus_id, name, uuid, memory (bytes), capability, mig, ecc, persistence, c2c, nvlinks,
+`driver VERSION`, `asking INDEX` before a GPU is asked, `INDEX KEY VALUE`, `error TEXT`, `denied COUNT` of GPUs that are
+kept from this process while others are not (a job's control group), `absent` where there is no NVML library, and `end`
+last. Keys: bus_id, name, uuid, memory (bytes), capability, mig, ecc, persistence, c2c, nvlinks,
 nvlink (COUNT and the far end, a bus id or `switch`), p2p BUS READ WRITE (once for each other GPU).
 
 Source: NVIDIA Management Library API reference (nvml.h); the structures and numbers below are from there.
@@ -17,7 +18,7 @@ from typing import Any
 
 if not __package__:  # run as a file
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from rig.nvml import Nvml, PciInfo, load
+from rig.nvml import NO_PERMISSION, NOT_SUPPORTED, Nvml, PciInfo, load
 
 ALIVE_S = 120  # nobody waits for this program any longer
 GPUS_AT_MOST = 64
@@ -48,13 +49,6 @@ def bus_of(nvml: Nvml, name: str, *values: Any) -> str | None:
     return str(found.busId.decode("ascii", "replace")).lower()
 
 
-def handle(nvml: Nvml, index: int) -> Any:
-    """The device of an index; None where the driver gives none."""
-    found = ctypes.c_void_p()
-    refused = nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(found))
-    return None if refused != 0 else found
-
-
 def one(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
     """What one GPU tells about itself."""
     yield "bus_id", bus_of(nvml, "nvmlDeviceGetPciInfo_v3", device)
@@ -73,12 +67,15 @@ def one(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
 
 
 def links(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
-    """Active NVLinks and where they end."""
-    states = [nvml.number("nvmlDeviceGetNvLinkState", device, ctypes.c_uint(link)) for link in range(NVLINKS_AT_MOST)]
-    if all(state is None for state in states):
-        yield "nvlinks", 0
+    """Active NVLinks and where they end. A board without any says that it does not support them; links beyond those
+    that a board has are no valid argument. Any other refusal leaves it unknown."""
+    state, active, codes = ctypes.c_uint(), list[int](), set[int | None]()
+    for link in range(NVLINKS_AT_MOST):
+        code = nvml.call("nvmlDeviceGetNvLinkState", device, ctypes.c_uint(link), ctypes.byref(state))
+        codes.add(code)
+        active += [link] if code == 0 and state.value == 1 else []
+    if not codes & {0, NOT_SUPPORTED}:
         return
-    active = [link for link, state in enumerate(states) if state == 1]
     yield "nvlinks", len(active)
     ends: dict[str, int] = {}
     for link in active:
@@ -109,12 +106,16 @@ def facts(library: Any) -> Iterator[str]:
         yield "end"
         return
     yield f"driver {nvml.text('nvmlSystemGetDriverVersion')}"
-    handles: list[tuple[int, str, Any]] = []
+    handles, denied = list[tuple[int, str, Any]](), list[int]()
     for index in range(min(nvml.number("nvmlDeviceGetCount_v2") or 0, GPUS_AT_MOST)):
         yield f"asking {index}"
-        device = handle(nvml, index)
-        if device is None:
-            yield f"error GPU {index} gives no handle: it is lost, or another process may not see it"
+        device = ctypes.c_void_p()
+        refused = nvml.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
+        if refused == NO_PERMISSION:
+            denied.append(index)
+            continue
+        if refused != 0:
+            yield f"error GPU {index}: {nvml.reason(refused)}"
             continue
         bus = ""
         for part in (one, links):
@@ -123,6 +124,8 @@ def facts(library: Any) -> Iterator[str]:
                 if value is not None:
                     yield f"{index} {key} {value}"
         handles.append((index, bus, device))
+    if denied:
+        yield f"denied {len(denied)}" if handles else f"error {nvml.reason(NO_PERMISSION)}"
     for index, _, device in handles:
         yield f"asking {index}"
         others = [(bus, other) for at, bus, other in handles if at != index]

@@ -56,16 +56,6 @@ HYPERVISORS = (
 )
 
 
-def parse_status(text: str | None) -> dict[str, str]:
-    """`Key:\\tvalue` lines of /proc/self/status."""
-    found = {}
-    for entry in (text or "").splitlines():
-        key, colon, value = entry.partition(":")
-        if colon:
-            found[key] = value.strip()
-    return found
-
-
 def parse_capabilities(mask: str | None) -> tuple[str, ...] | None:
     """Names of the bits in `CapEff: 00000000a80425fb`; bits that this list does not know are left out."""
     first = (line(mask, 32) or "").lower()

@@ -7,7 +7,7 @@ Documentation/admin-guide/RAS (edac), Documentation/admin-guide/pm/cpufreq.rst, 
 from rig.lean import NamedTuple
 from rig.machine import UNLIMITED
 from rig.root import Collected, Root, Running
-from rig.text import line, whole
+from rig.text import line, parse_status, whole
 
 TIMEOUT_S = 3.0
 KERNEL = "/proc/sys/kernel/"
@@ -31,7 +31,6 @@ class SystemFacts(NamedTuple):
     hugepages_bytes: int | None = None
     memory_bytes: int | None = None
     memory_available_bytes: int | None = None
-    swap_bytes: int | None = None
     seccomp: int | None = None
     stack_bytes: int | None = None
     core_bytes: int | None = None
@@ -86,12 +85,6 @@ def parse_uptime(text: str | None) -> float | None:
     seconds, _, rest = first.partition(".")
     number = whole(seconds)
     return None if number is None or (rest and not rest.isdecimal()) else float(first)
-
-
-def parse_status(text: str | None) -> dict[str, str]:
-    """`Key:\\tvalue` lines."""
-    rows = [entry.partition(":") for entry in (text or "").splitlines()]
-    return {key: value.strip() for key, colon, value in rows if colon}
 
 
 def parse_limit(text: str | None, name: str) -> int | None:
@@ -151,7 +144,6 @@ def read_system(root: Root, clock: Running) -> SystemFacts:
         hugepages_bytes=hugepages(memory),
         memory_bytes=memory.get("MemTotal"),
         memory_available_bytes=memory.get("MemAvailable"),
-        swap_bytes=memory.get("SwapTotal"),
         seccomp=whole(status.get("Seccomp"), 0, 2),
         stack_bytes=parse_limit(limits, "Max stack size"),
         core_bytes=parse_limit(limits, "Max core file size"),

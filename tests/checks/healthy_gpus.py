@@ -11,25 +11,21 @@ WELL = GpuHealth(
     "",
     clock_reasons=1,  # nvmlClocksEventReasonGpuIdle
     temperature_c=34,
-    pcie_width=16,
     pcie_width_max=16,
     pcie_replays=0,
     compute_mode="default",
     memory_used_bytes=0,
     processes=(),
     nvlink_errors=0,
-    nvlinks_down=0,
 )
 # What boards with HBM add.
 HBM = WELL._replace(
     ecc_pending=True,
     ecc_uncorrected_volatile=0,
-    ecc_uncorrected_aggregate=0,
     ecc_corrected_volatile=0,
     sram_uncorrected=0,
     sram_threshold_exceeded=False,
     remapped_uncorrectable=0,
-    remapped_correctable=0,
     remap_pending=False,
     remap_failed=False,
     inforom_valid=True,
@@ -44,7 +40,6 @@ H100_SXM = HBM._replace(
     power_limit_mw=700_000,
     power_default_mw=700_000,
     slowdown_c=87,
-    pcie_gen=5,
     pcie_gen_max=5,
     bar1_bytes=128 * GIB,
     fabric_state="completed",
@@ -61,7 +56,6 @@ A100_SXM = HBM._replace(
     power_limit_mw=400_000,
     power_default_mw=400_000,
     slowdown_c=92,
-    pcie_gen=4,
     pcie_gen_max=4,
     bar1_bytes=64 * GIB,
 )
@@ -73,11 +67,9 @@ RTX_4090 = WELL._replace(
     power_limit_mw=450_000,
     power_default_mw=450_000,
     slowdown_c=95,
-    pcie_gen=1,  # it saves power when nothing runs
     pcie_gen_max=4,
     bar1_bytes=32 * GIB,
     nvlink_errors=None,
-    nvlinks_down=None,
 )
 KINDS = (("H100", H100_SXM), ("A100", A100_SXM), ("RTX 4090", RTX_4090))
 MODULES = ("nvidia", "nvidia_modeset", "nvidia_uvm")

@@ -41,7 +41,6 @@ def with_healthy_system(now: Snapshot) -> Snapshot:
         hugepages_bytes=0,
         memory_bytes=memory,
         memory_available_bytes=memory * 3 // 4,
-        swap_bytes=0,
         seccomp=0,
         stack_bytes=8 << 20,
         core_bytes=0,

@@ -50,7 +50,7 @@ def silent_consumer() -> Snapshot:
 
 INNOCENT = {
     "two H100 NVL, 12 of 18 links (Azure/azurehpc-health-checks#162)": boards(
-        h100(), "NVIDIA H100 NVL", 12, 2, **NO_FABRIC, nvlinks_down=6
+        h100(), "NVIDIA H100 NVL", 12, 2, **NO_FABRIC
     ),
     "H100 PCIe has no fabric (leptonai/gpud PR#1147)": boards(h100(), "NVIDIA H100 PCIe", 0, **NO_FABRIC),
     "A100 PCIe without bridges (NVIDIA/NVSentinel PR#1481)": boards(a100(), "NVIDIA A100 80GB PCIe", 0),

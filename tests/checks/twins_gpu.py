@@ -7,6 +7,8 @@ from tests.checks.snapshots import a100, h100, roce, rtx4090
 from tests.checks.twin import Twin, changed
 
 GONE = "GPU 3: GPU is lost (NVML error 15)"
+MISMATCHED = "Driver/library version mismatch (NVML error 18)"
+DENIED = "Insufficient Permissions (NVML error 4)"
 TOOLKIT = ("NVIDIA/nvidia-container-toolkit#48", "NVIDIA/nvidia-container-toolkit#251")
 
 
@@ -21,7 +23,45 @@ def named(now: Snapshot, model: str, **values: Any) -> Snapshot:
     return changed(now, machine__gpus=gpus, **values)  # type: ignore[no-any-return]
 
 
+def none(now: Snapshot, **values: Any) -> Snapshot:
+    return changed(now, machine__gpus=(), **values)  # type: ignore[no-any-return]
+
+
+def of_a_job(now: Snapshot, **values: Any) -> Snapshot:
+    """Two of a host's eight GPUs, in a job's control group: the driver keeps the others from it."""
+    assert now.host is not None
+    given = changed(now, machine__gpus=now.machine.gpus[:2], host__gpus=now.host.gpus[:2], machine__gpus_denied=6)
+    return changed(given, **values)  # type: ignore[no-any-return]
+
+
 TWINS = (
+    *(
+        Twin(  # what is said of each GPU says that there is one
+            "expected_gpus_are_here",
+            none(rtx4090(), machine__surroundings__gpus_on_bus=0, **{f"expected__{word}": value}),
+            changed(rtx4090(), **{f"expected__{word}": value}),
+            says="0 of 1 expected GPUs are here (0 on the bus)",
+            fix="return the machine",
+            domain="host",
+        )
+        for word, value in (("model", "H100"), ("memory_gb", 80), ("nvlinks", 18), ("gdr", True))
+    ),
+    Twin(
+        "expected_gpus_are_here",
+        of_a_job(h100(), expected__gpus=8),
+        of_a_job(h100(), expected__gpus=2),
+        says="2 of 8 expected GPUs were given to this job",
+        fix="scheduler",
+        domain="user",
+    ),
+    Twin(  # on a host nobody gives GPUs: the driver has not started one
+        "expected_gpus_are_here",
+        fewer(h100(), expected__gpus=8),
+        changed(h100(), expected__gpus=8),
+        says="the driver has not started the rest",
+        fix="Xid",
+        domain="host",
+    ),
     Twin(
         "expected_gpus_are_here",
         fewer(a100(), expected__gpus=8, machine__surroundings__gpus_on_bus=7),
@@ -53,6 +93,24 @@ TWINS = (
         fewer(roce()),
         says="8 GPUs on the bus, none was given",
         fix="nvidia.com/gpu",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(  # on a host they may all belong to guests; where some were expected another check counts them
+        "gpus_of_the_host_are_given_to_the_container",
+        none(h100()),
+        none(h100(), machine__kernel__modules=("nvidia", "vfio_pci")),
+        says="8 GPUs on the bus, the driver has none of them",
+        fix="Xid",
+        domain="host",
+        outcome="warn",
+    ),
+    Twin(
+        "gpus_of_the_host_are_given_to_the_container",
+        none(roce()),
+        none(roce(), expected__gpus=8),
+        says="none was given",
+        fix="docker run --gpus all",
         domain="user",
         outcome="warn",
     ),
@@ -90,26 +148,18 @@ TWINS = (
     ),
     Twin(
         "nvml_lists_every_gpu",
-        changed(roce(), host__gpus=roce().host.gpus[1:]),  # type: ignore[union-attr]
-        fewer(roce()),
-        says="GPU 0",
-        fix="Xid",
-        domain="host",
-    ),
-    Twin(
-        "no_gpu_fell_off_the_bus",
-        changed(a100(), host__off_bus=("0000:47:00.0",)),
-        a100(),
-        says="GPU 2 (0000:47:00.0) fell off the bus",
+        of_a_job(h100(), machine__gpus_denied=5),
+        of_a_job(h100()),
+        says="8 GPUs on the bus, the driver has 7",
         fix="power cycle",
         domain="host",
     ),
     Twin(
-        "no_gpu_fell_off_the_bus",
-        changed(a100(), host__off_bus=None, machine__nvml="failed", machine__nvml_error=GONE),
-        changed(a100(), machine__nvml="failed", machine__nvml_error="Unknown Error (NVML error 999)"),
-        says="a GPU is lost: GPU 3",
-        fix="replace",
+        "nvml_lists_every_gpu",
+        changed(roce(), host__gpus=roce().host.gpus[1:]),  # type: ignore[union-attr]
+        fewer(roce()),
+        says="GPU 0",
+        fix="Xid",
         domain="host",
     ),
     Twin(
@@ -120,6 +170,30 @@ TWINS = (
         fix="CDI",
         domain="host",
         reported=(*TOOLKIT, "NVIDIA/nvidia-container-toolkit#1227"),
+    ),
+    Twin(  # one GPU that is refused is not the container's matter
+        "gpus_stay_with_the_container",
+        changed(roce(), host__nvml="failed", host__nvml_error=DENIED),
+        changed(roce(), host__nvml="failed", host__nvml_error="GPU 3: Unknown Error (NVML error 999)"),
+        says="the driver refuses this container: Insufficient Permissions",
+        fix="restart the container",
+        domain="host",
+    ),
+    Twin(  # each reason is told, but for those that other checks tell
+        "driver_reports_no_error",
+        changed(roce(), host__nvml="failed", host__nvml_error=f"{GONE}; GPU 4: Unknown Error (NVML error 999)"),
+        changed(roce(), host__nvml="failed", host__nvml_error=f"{GONE}; {DENIED}"),
+        says="the driver reports: GPU 4: Unknown Error",
+        fix="NVRM",
+        domain="host",
+    ),
+    Twin(  # libraries of another version, where no module's version can be read to compare them with
+        "driver_reports_no_error",
+        changed(h100(), machine__kernel__driver=None, machine__nvml="failed", machine__nvml_error=MISMATCHED),
+        changed(h100(), machine__nvml="failed", machine__nvml_error=MISMATCHED),
+        says="version mismatch",
+        fix="NVRM",
+        domain="host",
     ),
     Twin(  # on a host no container can have lost its GPUs
         "driver_reports_no_error",

@@ -5,7 +5,26 @@ from tests.checks.twin import Twin, changed
 
 HOT = {"host__gpus__0__temperature_c": 79, "host__gpus__0__sm_clock_mhz": 1980, "host__gpus__0__clock_reasons": 4}
 
+GONE = "GPU 3: GPU is lost (NVML error 15)"
+CUT = {"machine__gpus__1__mig": True}
+
 TWINS = (
+    Twin(
+        "no_gpu_fell_off_the_bus",
+        changed(a100(), host__off_bus=("0000:47:00.0",)),
+        a100(),
+        says="GPU 2 (0000:47:00.0) fell off the bus",
+        fix="power cycle",
+        domain="host",
+    ),
+    Twin(
+        "no_gpu_fell_off_the_bus",
+        changed(a100(), host__off_bus=None, machine__nvml="failed", machine__nvml_error=GONE),
+        changed(a100(), machine__nvml="failed", machine__nvml_error="Unknown Error (NVML error 999)"),
+        says="a GPU is lost: GPU 3",
+        fix="replace",
+        domain="host",
+    ),
     Twin(
         "gpus_are_of_one_kind",
         changed(rtx4090(), machine__gpus__2__model="NVIDIA GeForce RTX 3090"),
@@ -31,6 +50,24 @@ TWINS = (
         says="MIG is on, and no slice was asked for",
         fix="-mig 0",
         domain="host",
+    ),
+    *(
+        Twin(  # a rented slice: to whom the others belong is not known here
+            "gpus_are_not_cut_by_mig",
+            changed(roce(), **CUT, environ={"NVIDIA_VISIBLE_DEVICES": whole}),
+            changed(roce(), **CUT, environ={"NVIDIA_VISIBLE_DEVICES": slices}),
+            says="MIG is on",
+            fix="name one slice",
+            domain="user",
+        )
+        for whole, slices in (
+            ("all", "0:0"),
+            ("0,1", "MIG-5a1e"),
+            ("", "void"),
+            ("GPU-00000000", "none"),
+            ("all", "/var/run/nvidia-container-devices"),
+            ("1", "0,1:2"),
+        )
     ),
     Twin(
         "compute_mode_is_default",
@@ -80,9 +117,21 @@ TWINS = (
     Twin(
         "no_gpu_is_known_to_be_bad",
         changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111, GPU-00000000-0000-4000-8000-000000000003"}),
-        changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111,,GPU-"}),
+        changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111,,gpu-2222"}),
         says="GPU 2 (0000:47:00.0) failed before",
         fix="return the machine",
         domain="platform",
+    ),
+    *(
+        Twin(  # a word that names no GPU is no list of bad ones
+            "no_gpu_is_known_to_be_bad",
+            changed(a100(), environ={"RIG_BAD_GPUS": word}),
+            changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111"}),
+            says=f"RIG_BAD_GPUS: {word} names no GPU",
+            fix="correct RIG_BAD_GPUS",
+            domain="user",
+            outcome="warn",
+        )
+        for word in ("GPU-", "00000000-0000-4000-8000-000000000003", "0000:47:00.0")
     ),
 )

@@ -7,8 +7,10 @@ from tests.checks.twin import Twin, changed
 XID = "NVRM: Xid (PCI:{bus}): "
 FELL = XID + "79, GPU has fallen off the bus."
 ACTION = XID + "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
+SETTLED = XID + "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+UNCALLED = "NVRM: The NVIDIA probe routine was not called for 4 device(s)."
 SXID = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): "
-# A driver that does not tell the recovery action (before 570).
+# A driver that does not tell the recovery action (before 570), so that the log's last word stands.
 OLDER = every(recovery_action=None)
 
 
@@ -29,24 +31,68 @@ def shared(now: Snapshot) -> Snapshot:
 
 def fatal(check: str, line: str, says: str, fix: str, *reported: str) -> Twin:
     """One fatal line; the twin saw the faults of applications only."""
-    return Twin(check, said(XID + line), churn(), says, fix, "host", reported=reported)
+    return Twin(check, said(XID + line, now=OLDER), churn(), says, fix, "host", reported=reported)
+
+
+def cpu_only_but_expected() -> Snapshot:
+    return changed(cpu_only(), expected__gpus=8)  # type: ignore[no-any-return]
+
+
+def denied(now: Snapshot) -> Snapshot:
+    """A job on a host whose control group was given two of the eight GPUs."""
+    given = shared(now)
+    return changed(given, machine__surroundings__container=None, machine__gpus_denied=6)  # type: ignore[no-any-return]
 
 
 TWINS = (
     Twin(
+        "kernel_log_can_be_read",
+        changed(every(), host__kernel_log=None),
+        every(),
+        "the kernel's log cannot be read here",
+        "--cap-add SYSLOG",
+        "user",
+        "warn",
+    ),
+    Twin(  # expected and away: then the log would say most
+        "kernel_log_can_be_read",
+        changed(cpu_only(), host__kernel_log=None, expected__gpus=8),
+        cpu_only_but_expected(),
+        "not judged",
+        "dmesg_restrict",
+        "user",
+        "warn",
+    ),
+    Twin(
         "no_gpu_was_lost",
-        said(FELL),
-        shared(said(FELL)),  # of another tenant
+        said(FELL, now=OLDER),
+        shared(said(FELL, now=OLDER)),  # of another tenant
         "fallen off the bus",
         "Reboot the host, power off",
         "host",
     ),
     Twin(
         "no_gpu_was_lost",  # it is not listed any more, and it was promised
-        changed(shared(said(FELL)), expected__gpus=8),
-        said(FELL, "Linux version 6.8.0-45-generic (build)"),  # of the boot before
+        changed(shared(said(FELL, now=OLDER)), expected__gpus=8),
+        said(FELL, "Linux version 6.8.0-45-generic (build)", now=OLDER),  # of the boot before
         "fallen off the bus",
         "return the machine",
+        "host",
+    ),
+    Twin(  # of another job on the same host; and of one that is away still another check tells
+        "no_gpu_was_lost",
+        changed(denied(said(FELL, now=OLDER)), expected__gpus=8),
+        denied(said(FELL, now=OLDER)),
+        "fallen off the bus",
+        "Reboot",
+        "host",
+    ),
+    Twin(
+        "no_gpu_was_lost",
+        said(FELL, now=OLDER),
+        changed(said(FELL, now=OLDER), host__nvml="failed", host__nvml_error="GPU 0: GPU is lost (NVML error 15)"),
+        "fallen off the bus",
+        "Reboot",
         "host",
     ),
     fatal("no_gpu_was_lost", "151, Key rotation error", "Xid 151", "Reboot"),
@@ -57,8 +103,8 @@ TWINS = (
     *(
         Twin(
             "no_gpu_needs_a_reset",
-            changed(said(XID + f"{code}, x"), host__gpus__0__ecc_uncorrected_volatile=1),
-            said(XID + f"{code}, x"),  # NVML has counted nothing since: a reset has ended it
+            changed(said(XID + f"{code}, x", now=OLDER), host__gpus__0__ecc_uncorrected_volatile=1),
+            said(XID + f"{code}, x", now=OLDER),  # NVML has counted nothing since: a reset has ended it
             f"Xid {code}",
             "--gpu-reset",
             "host",
@@ -67,15 +113,27 @@ TWINS = (
     ),
     Twin(
         "no_gpu_needs_a_reset",
-        said(XID + "119, Timeout after 6s of waiting for RPC response from GPU0 GSP!"),
-        said(XID + "119, Timeout after 6s of waiting for RPC response", "nvidia {bus}.0: reset done"),
+        said(XID + "119, Timeout after 6s of waiting for RPC response from GPU0 GSP!", now=OLDER),
+        said(XID + "119, Timeout after 6s of waiting for RPC response", "nvidia {bus}.0: reset done", now=OLDER),
         "GSP",
         "--gpu-reset",
         "host",
     ),
+    *(
+        Twin(  # the reset that was advised was made, and the driver asks for nothing more
+            "no_gpu_needs_a_reset",
+            said(SETTLED, XID + f"{code}, x", now=every(recovery_action="reset")),
+            healed,
+            f"Xid {code}",
+            "--gpu-reset",
+            "host",
+        )
+        for code in (62, 109, 119, 120)
+        for healed in (said(XID + f"{code}, x"), said(XID + f"{code}, x", SETTLED, now=OLDER))
+    ),
     Twin(
         "no_gpu_needs_a_reset",
-        said(XID + "62, 0c1d(31f8) 00000000 00000000"),
+        said(XID + "62, 0c1d(31f8) 00000000 00000000", now=OLDER),
         churn(),
         "Xid 62",
         "--gpu-reset",
@@ -83,11 +141,15 @@ TWINS = (
         reported=("NVIDIA/NVSentinel#1710", "NVIDIA/gpu-operator#1065", "NVIDIA/k8s-device-plugin#945"),
     ),
     fatal("no_gpu_failed_to_repair_itself", "64, Row Remapper: failed", "Xid 64", "replaced"),
+    Twin(  # what no reset ends stays, whatever the driver asks for
+        "no_gpu_failed_to_repair_itself", said(XID + "64, x", SETTLED), churn(), "Xid 64", "does not mend it", "host"
+    ),
     fatal("every_gpu_has_its_power_cable", "54, x", "Xid 54", "power cables"),
     fatal("no_nvlink_failed", "74, NVLink: fatal error detected on link 6", "Xid 74", "reset all GPUs"),
+    Twin("no_nvlink_failed", said(XID + "74, x", now=OLDER), said(XID + "74, x"), "Xid 74", "reset all GPUs", "host"),
     Twin(
         "no_nvlink_failed",
-        said(XID + "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08"),
+        said(XID + "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08", now=OLDER),
         said(XID + "149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08"),
         "unit NETIR",
         "reset all GPUs",
@@ -109,6 +171,14 @@ TWINS = (
         "Reboot",
         "host",
         reported=("NVIDIA/DCGM#263",),
+    ),
+    Twin(
+        "kernel_log_asks_for_no_recovery",
+        said(XID + "154, GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)", now=OLDER),
+        said(ACTION, SETTLED, now=OLDER),
+        "the driver asks for: drain",
+        "start none until",
+        "host",
     ),
     Twin(
         "no_job_faulted_just_now",
@@ -137,6 +207,14 @@ TWINS = (
         said("NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has 535.129.03"),
         "could not start GPU 0",
         "Reboot the host",
+        "host",
+    ),
+    Twin(  # GPUs that were given to guests
+        "driver_started_every_gpu",
+        said(UNCALLED),
+        changed(said(UNCALLED), machine__kernel__modules=("nvidia", "vfio_pci")),
+        "could not start a GPU",
+        "power off",
         "host",
     ),
     Twin(

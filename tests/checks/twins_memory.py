@@ -19,7 +19,7 @@ TWINS = (
     Twin(
         "memory_has_no_uncorrected_errors",
         first(ecc_uncorrected_volatile=2),
-        first(ecc_uncorrected_aggregate=40),  # before the last reset: over
+        GOOD,
         "2 uncorrected ECC errors",
         "--gpu-reset",
         "host",
@@ -79,7 +79,7 @@ TWINS = (
     Twin(
         "remapped_rows_are_few",
         first(remapped_uncorrectable=513),
-        first(remapped_uncorrectable=512, remapped_correctable=9000),
+        first(remapped_uncorrectable=512),
         "513 rows",
         "replaced",
         "host",
@@ -125,6 +125,15 @@ TWINS = (
         first(recovery_action="recover-imex-domain"),
         GOOD,
         "recover-imex-domain",
+        "nvidia-imex",
+        "host",
+    ),
+    Twin("driver_asks_for_no_recovery", first(recovery_action="drain"), GOOD, "drain", "start none until", "host"),
+    Twin(  # of a newer driver
+        "driver_asks_for_no_recovery",
+        first(recovery_action="action 9"),
+        GOOD,
+        "the driver asks for: action 9",
         "GPU Recovery Action",
         "host",
     ),

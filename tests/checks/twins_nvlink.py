@@ -62,6 +62,9 @@ def guest() -> Snapshot:
 FOUR = boards(h100(), "NVIDIA H100 64GB HBM2", 18, 4, **NO_FABRIC)
 
 
+LINKLESS = {"machine__gpus__0__nvlinks": 0}
+
+
 def pcie_beside(now: Snapshot) -> Snapshot:
     """The first GPU is a PCIe board without a fabric."""
     return changed(now, machine__gpus__0__model="NVIDIA H100 PCIe", host__gpus__0__fabric_state="not-supported")
@@ -84,10 +87,18 @@ TWINS = (
         fix="reset the GPU",
         domain="host",
     ),
+    Twin(  # a share of a board shows no links
+        "all_nvlinks_are_active",
+        boards(a100(), "NVIDIA A100-SXM4-40GB", 0, 2),
+        changed(boards(a100(), "NVIDIA A100-SXM4-40GB", 12, 2), machine__gpus__0__model="GRID A100-40C", **LINKLESS),
+        says="0 of 12 NVLinks are active",
+        fix="reset the GPU",
+        domain="host",
+    ),
     Twin(  # 12 of 18 by design beside an SXM board with 12 of 18
         "nvlink_bridges_are_whole",
         boards(h100(), "NVIDIA H100 NVL", 8, 2, **NO_FABRIC),
-        boards(h100(), "NVIDIA H100 NVL", 12, 2, **NO_FABRIC, nvlinks_down=6),
+        boards(h100(), "NVIDIA H100 NVL", 12, 2, **NO_FABRIC),
         says="8 of the 12 NVLinks of a bridged board are active",
         fix="bridges",
         domain="host",
@@ -97,7 +108,7 @@ TWINS = (
     Twin(  # boards without bridges
         "nvlink_bridges_are_whole",
         boards(a100(), "NVIDIA A100-PCIE-40GB", 4, 4),
-        boards(a100(), "NVIDIA A100-PCIE-40GB", 0, 4, nvlinks_down=12),
+        boards(a100(), "NVIDIA A100-PCIE-40GB", 0, 4),
         says="4 of the 12",
         fix="reseated",
         domain="host",

@@ -40,8 +40,6 @@ def loaded(now: Snapshot, **odd: Any) -> Snapshot:
     return now._replace(probes={**now.probes, "gpu_copy": Probe("gpu_copy", "ok", {"gpus": full})})
 
 
-IDLE_GEN1 = changed(rtx4090(), host__gpus__0__pcie_gen=1)
-
 TWINS = (
     Twin(
         "gpu_links_have_all_their_lanes",
@@ -98,7 +96,7 @@ TWINS = (
     Twin(
         "gpu_links_reach_full_speed_under_load",
         loaded(h100(), pcie_gen_load=2),
-        loaded(IDLE_GEN1),
+        loaded(rtx4090()),
         says="generation 2 of 5 under load",
         fix="reseat",
         domain="host",

@@ -1,5 +1,6 @@
 /* A libnvidia-ml with two GPUs, for the program that asks how GPUs are. The structures are laid out as nvml.h says.
-   FAKE_LOST: the second gives no handle. FAKE_HANG: its VBIOS is never told. FAKE_OLD: calls of newer drivers refuse. */
+   FAKE_LOST: the second gives no handle. FAKE_DENIED, FAKE_DENIED_ALL: it is kept from us, or both are. FAKE_HANG: its
+   VBIOS is never told. FAKE_OLD: calls of newer drivers refuse. FAKE_CROWD: more processes than there is room for. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : code
 int nvmlDeviceGetCount_v2(u32 *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(u32 index, void **device) {
   *device = (void *)(size_t)(index + 1);
+  if (getenv("FAKE_DENIED_ALL") || (index == 1 && getenv("FAKE_DENIED"))) return 4;
   return index == 1 && getenv("FAKE_LOST") ? 15 : 0;
 }
 int nvmlDeviceGetPciInfo_v3(void *device, Pci *pci) {
@@ -64,14 +66,20 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, Memory *memory) {
 int nvmlDeviceGetBAR1MemoryInfo(void *device, Bar1 *bar) { bar->total = 128ull << 30; return 0; }
 int nvmlDeviceGetFieldValues(void *device, int count, Field *field) {
   field->refused = old() ? 3 : 0;
-  field->value.ull = 0xffffffff00000002ull; /* only half of it is a u32's */
+  field->value.ull = gpu(device) ? 9 : 0xffffffff00000002ull; /* only half of it is a u32's */
   return field->id == 230 && count == 1 ? 0 : 2;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, u32 *count, Process *list) {
+  if (getenv("FAKE_CROWD")) { *count = 4711; return 7; }
   if (gpu(device)) { *count = 0; return 0; }
   if (*count < 2) return 7;
   *count = 2;
   list[0].pid = 4711; list[0].used = 5; list[1].pid = 4712; list[1].used = -1ll;
+  return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(void *device, u32 *count, Process *list) {
+  if (*count != 64) abort(); /* the room that there is */
+  memset(list, 0, *count * sizeof *list);
   return 0;
 }
 int nvmlDeviceGetGpuFabricInfoV(void *device, Fabric *fabric) {
@@ -80,10 +88,6 @@ int nvmlDeviceGetGpuFabricInfoV(void *device, Fabric *fabric) {
   return 0;
 }
 int nvmlDeviceGetGpuFabricInfo(void *device, FabricOld *fabric) { fabric->clique = 7; fabric->state = 2; return 0; }
-int nvmlDeviceGetNvLinkCapability(void *device, u32 link, u32 which, u32 *has) {
-  *has = which == 5 && link < 12;
-  return 0;
-}
 int nvmlDeviceGetNvLinkState(void *device, u32 link, u32 *active) { *active = link < 10; return link < 18 ? 0 : 2; }
 int nvmlDeviceGetNvLinkErrorCounter(void *device, u32 link, u32 counter, u64 *count) {
   *count = link == 3 && counter == 2 ? 9 : 0;

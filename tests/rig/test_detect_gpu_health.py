@@ -61,12 +61,10 @@ def test_every_structure_and_number_is_read_as_the_library_lays_it_out(library: 
         gsp_firmware="550.54.15",
         ecc_pending=False,
         ecc_uncorrected_volatile=2,
-        ecc_uncorrected_aggregate=5,
         ecc_corrected_volatile=1 << 40,
         sram_uncorrected=7,
         sram_threshold_exceeded=True,
         remapped_uncorrectable=2,
-        remapped_correctable=1,
         remap_pending=True,
         remap_failed=False,
         retired_pages=7,
@@ -82,7 +80,6 @@ def test_every_structure_and_number_is_read_as_the_library_lays_it_out(library: 
         memory_used_bytes=3 << 30,
         processes=((4711, 5), (4712, 0)),
         nvlink_errors=9,
-        nvlinks_down=2,
         fabric_state="completed",
         fabric_status="Insufficient Resources (NVML error 23)",
         fabric_clique=4091,
@@ -90,7 +87,7 @@ def test_every_structure_and_number_is_read_as_the_library_lays_it_out(library: 
     )
     second = told.gpus[1]
     assert (second.bus_id, second.compute_mode, second.processes) == ("0000:3d:00.0", "exclusive", ())
-    assert second.inforom_valid is False
+    assert (second.inforom_valid, second.recovery_action) == (False, "action 9")
 
 
 def test_an_older_driver_is_asked_in_its_own_way(library: Path) -> None:
@@ -103,6 +100,18 @@ def test_a_lost_gpu_is_named_and_the_other_tells(library: Path) -> None:
     told = gpu_health.parse(ask(library, "FAKE_LOST"))
     assert (told.state, told.error) == ("failed", "GPU 1: GPU is lost (NVML error 15)")
     assert [one.bus_id for one in told.gpus] == ["0000:1b:00.0"]
+
+
+def test_a_gpu_of_another_job_is_no_error_and_all_of_them_are(library: Path) -> None:
+    told = gpu_health.parse(ask(library, "FAKE_DENIED"))
+    assert (told.state, told.error, [one.bus_id for one in told.gpus]) == ("ok", None, ["0000:1b:00.0"])
+    told = gpu_health.parse(ask(library, "FAKE_DENIED_ALL"))
+    assert (told.state, told.error, told.gpus) == ("failed", "other (NVML error 4)", ())
+
+
+def test_the_room_for_processes_is_told_anew_to_each_call(library: Path) -> None:
+    told = gpu_health.parse(ask(library, "FAKE_CROWD"))
+    assert [len(one.processes or ()) for one in told.gpus] == [64, 64]
 
 
 def test_a_driver_that_falls_silent_leaves_the_gpu_and_what_it_was_at(library: Path) -> None:

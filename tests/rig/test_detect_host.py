@@ -6,6 +6,7 @@ import pytest
 
 from rig.captured import Captured
 from rig.detect import detect, kernel, libraries, numa, surroundings
+from rig.text import parse_status
 from tests.machines.paper import Paper
 
 
@@ -69,7 +70,7 @@ def test_capabilities_have_names() -> None:
 
 
 def test_the_effective_user_counts() -> None:
-    status = surroundings.parse_status("Name:\tx\nUid:\t0\t1000\t0\t0\n")
+    status = parse_status("Name:\tx\nUid:\t0\t1000\t0\t0\n")
     assert surroundings.read_surroundings(Captured(Paper().done()), status, None, None).uid == 1000
 
 

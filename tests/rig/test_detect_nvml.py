@@ -21,13 +21,15 @@ BUSES = (b"00000000:1B:00.0", b"00000000:3D:00.0")
 class Library:
     """A libnvidia-ml with two GPUs: 2 NVLinks to each other and 1 to a switch; calls that are not here are missing."""
 
-    lost: int | None = None
+    refused: dict[int, int] = {}  # noqa: RUF012  by index, NVML's code
+    link_code: int | None = None  # of every link; None: six links are there
 
     def nvmlInit_v2(self) -> int:
         return 0
 
     def nvmlErrorString(self, code: int) -> bytes:
-        return b"Driver/library version mismatch" if code == 18 else b"other"
+        words = {4: b"Insufficient Permissions", 15: b"GPU is lost", 18: b"Driver/library version mismatch"}
+        return words.get(code, b"Unknown Error")
 
     def nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> int:
         text.value = b"535.129.03"
@@ -39,7 +41,7 @@ class Library:
 
     def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> int:
         handle._obj.value = index.value + 1
-        return 15 if index.value == self.lost else 0
+        return self.refused.get(index.value, 0)
 
     def nvmlDeviceGetPciInfo_v3(self, device: Any, info: Any) -> int:
         info._obj.busId = BUSES[device.value - 1]
@@ -73,7 +75,7 @@ class Library:
 
     def nvmlDeviceGetNvLinkState(self, device: Any, link: Any, state: Any) -> int:
         state._obj.value = int(link.value < 3)
-        return 0 if link.value < 6 else 2
+        return self.link_code or (0 if link.value < 6 else 2)
 
     def nvmlDeviceGetNvLinkRemoteDeviceType(self, device: Any, link: Any, kind: Any) -> int:
         kind._obj.value = 2 if link.value == 2 else 0
@@ -113,12 +115,49 @@ def test_what_the_program_prints_is_what_is_read() -> None:
     assert (second.index, second.bus_id) == (1, "0000:3d:00.0")  # only the driver named it
 
 
-def test_a_lost_gpu_is_an_error_and_the_other_still_tells() -> None:
+def refusing(refused: dict[int, int]) -> Library:
     library = Library()
-    library.lost = 1
-    told = answer(library)
-    assert told.state == "failed" and told.error is not None and "GPU 1" in told.error
+    library.refused = refused
+    return library
+
+
+def test_a_lost_gpu_is_an_error_and_the_other_still_tells() -> None:
+    told = answer(refusing({1: 15}))
+    assert (told.state, told.error, told.denied) == ("failed", "GPU 1: GPU is lost (NVML error 15)", None)
     assert [gpu.model for gpu in gpus(told)] == ["NVIDIA H100 80GB HBM3"]
+
+
+def test_a_refusal_is_told_in_the_drivers_words_and_not_taken_for_a_loss() -> None:
+    told = answer(refusing({0: 999, 1: 15}))
+    assert told.error == "GPU 0: Unknown Error (NVML error 999); GPU 1: GPU is lost (NVML error 15)"
+
+
+def test_gpus_of_other_jobs_are_no_error_and_not_ours() -> None:
+    """nvmlDeviceGetCount_v2 counts those too that a control group keeps from this process."""
+    told = answer(refusing({0: 4}))
+    assert (told.state, told.error, told.denied) == ("ok", None, 1)
+    assert [(gpu.bus_id, gpu.index) for gpu in gpus(told)] == [("0000:3d:00.0", 0)]
+
+
+def test_a_gpu_that_no_job_has_and_that_says_nothing_stays() -> None:
+    told = answer(refusing({0: 4}))._replace(denied=1)
+    files = (Gpu(0, "0000:1b:00.0"), Gpu(1, "0000:5e:00.0"), Gpu(2, "0000:3d:00.0"))
+    assert [gpu.bus_id for gpu in nvml.join(files, told)] == ["0000:1b:00.0", "0000:3d:00.0", "0000:5e:00.0"]
+
+
+def test_where_every_gpu_is_refused_nobody_has_them() -> None:
+    told = answer(refusing({0: 4, 1: 4}))
+    assert (told.state, told.error, told.denied) == ("failed", "Insufficient Permissions (NVML error 4)", None)
+    assert [gpu.bus_id for gpu in gpus(told)] == ["0000:1b:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("code", "links"), [(None, 3), (3, 0), (4, None), (15, None), (999, None)], ids=lambda value: str(value)
+)
+def test_only_a_board_that_has_no_links_has_none(code: int | None, links: int | None) -> None:
+    library = Library()
+    library.link_code = code
+    assert [gpu.nvlinks for gpu in gpus(answer(library))] == [links, links]
 
 
 def test_a_driver_that_refuses_says_why() -> None:
@@ -142,7 +181,7 @@ def test_a_library_of_another_age_lacks_calls() -> None:
             return 0
 
     told = answer(Old())
-    assert told.state == "ok" and told.gpus == {0: {"nvlinks": ("0",)}}
+    assert told.state == "ok" and told.gpus == {}
 
 
 def test_an_answer_that_breaks_off_names_the_gpu_and_keeps_the_rest() -> None:
@@ -177,6 +216,7 @@ def test_states(collected: Collected, state: str | None) -> None:
         "0 bus_id \0\ufffd\n0 memory -5\n0 capability 9\n0 nvlinks x\n0 mig 2\n",
         "0 bus_id 00000000:1B:00.0\n0 p2p x y\n0 nvlink\n0 memory 999999999999999999999999\nend\n",
         "error \0\nasking \0\n\ufffd\n",
+        "denied\ndenied -1\ndenied x\ndenied 0\n",
     ],
 )
 def test_garbage_is_survived(text: str) -> None:

@@ -15,7 +15,6 @@ TREE = """rig-capture 1
   meminfo |
     MemTotal:       2113929216 kB
     MemAvailable:   2000000000 kB
-    SwapTotal:         8388604 kB
     HugePages_Total:       512
     Hugepagesize:         2048 kB
     Hugetlb:           3145728 kB
@@ -75,7 +74,6 @@ def test_a_node_as_the_kernel_shows_it() -> None:
         hugepages_bytes=3 << 30,
         memory_bytes=2113929216 << 10,
         memory_available_bytes=2000000000 << 10,
-        swap_bytes=8388604 << 10,
         seccomp=2,
         stack_bytes=8388608,
         core_bytes=-1,
