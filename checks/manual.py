@@ -37,7 +37,7 @@ was left nothing asks the driver again. The time of a level holds for looking to
 seconds later all has ended. What is known is in `checks.json` in rig's folder (docs/entrypoint.md), from the start and
 after every step, `"partial": true` until the end, in the form of docs/check-results.schema.json.
 """
-LABELS = ("Symptom", "Source")
+LABELS = ("Symptom:", "Source:")
 
 
 def manual(families: Iterable[str] = FAMILIES) -> str:
@@ -84,7 +84,7 @@ def _paragraphs(one: Check) -> Iterator[str]:
     """The docstring; symptom and source begin paragraphs of their own, as they begin lines there."""
     lines: list[str] = []
     for line in docstring(one).splitlines():
-        if not line or line.startswith(tuple(f"{label}:" for label in LABELS)):
+        if not line or line.startswith(LABELS):
             if lines:
                 yield "\n".join(lines)
             lines = [line] if line else []

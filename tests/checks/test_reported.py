@@ -1,10 +1,9 @@
 """Public complaints about health checks, each replayed by a fixture: what others miss, and what they fail wrongly."""
 
-import importlib
-
 import pytest
 
-from checks.catalogue import FAMILIES
+from checks import evaluate
+from tests.checks.test_twins import CHECKS, TWINS
 
 # Complaint -> reports of which a fixture must name one. What no snapshot can express is not here: a daemon that forgets
 # over a restart, a renamed key of another tool, an image tool that cannot set runtime flags, monitoring that does harm.
@@ -55,6 +54,11 @@ COMPLAINTS = {
 
 
 @pytest.mark.parametrize("reports", COMPLAINTS.values(), ids=list(COMPLAINTS))
-def test_a_complaint_has_a_fixture(reports: tuple[str, ...]) -> None:
-    twins = [twin for family in FAMILIES for twin in importlib.import_module(f"tests.checks.twins_{family}").TWINS]
-    assert set(reports) & {report for twin in twins for report in twin.reported}
+def test_a_complaint_is_replayed_what_is_broken_is_named_and_its_innocent_twin_is_not(reports: tuple[str, ...]) -> None:
+    twins = [twin for twin in TWINS if set(reports) & set(twin.reported)]
+    assert twins
+    for twin in twins:
+        spoken = evaluate(CHECKS[twin.id], twin.broken)
+        assert [one.id for one in spoken.findings if one.outcome == twin.outcome and one.text], (twin.id, spoken.why)
+        innocent = evaluate(CHECKS[twin.id], twin.healthy)
+        assert (innocent.outcome, innocent.findings) == ("pass", ()), (twin.id, innocent.why)

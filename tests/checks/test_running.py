@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks import LEVELS, CannotTell, Need, evaluate, running
+from checks import LEVELS, CannotTell, Check, Need, evaluate, running
 from checks.catalogue import FAMILIES, checks_of
 from checks.probing import PROBES
 from checks.running import BUDGET_S, BadRequest, evaluate_all, exit_code, find_check, known_needs, merged, select
@@ -96,8 +96,19 @@ def test_needs_are_known_by_name() -> None:
         known_needs(("rdma", "rmda"))
 
 
-def test_every_level_has_its_time() -> None:
-    assert dict(BUDGET_S) == {"boot": None, "quick": 10, "full": 60, "deep": 1800}
+def test_a_deeper_level_has_more_time_and_the_deepest_enough_for_every_probe() -> None:
+    assert [level for level in LEVELS if BUDGET_S[level] is None] == ["boot"]  # it starts no probe
+    assert [one for one in PROBES if one.at == "boot"] == []
+    times = [BUDGET_S[level] or 0 for level in LEVELS]
+    assert times == sorted(set(times))
+    assert sum(one.timeout_s for one in select(LEVELS[-1], (), PROBES).probes) <= times[-1]
+
+
+@pytest.mark.parametrize("one", EVERY, ids=[one.id for one in EVERY])
+def test_one_check_has_at_least_the_time_of_the_level_that_it_and_its_probes_belong_to(one: Check) -> None:
+    selection = select("boot", (one.id,), PROBES)
+    levels = [one.at, *(probe.at for probe in selection.probes)]
+    assert BUDGET_S[selection.level] == max((BUDGET_S[level] for level in levels), key=lambda told: told or 0)
 
 
 @pytest.mark.parametrize(

@@ -36,17 +36,42 @@ with open(sys.argv[0] + ".pid", "w") as file:
     file.write(str(os.getpid()))
 time.sleep(300)
 """
+# As the real probes are: it runs by checks.probes.telling, and so does what it forks.
+TELLING = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(TOP / "checks" / "probes")!r})
+from telling import die_with_parent, run
+def main():
+    signal.signal(15, signal.SIG_IGN)
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        die_with_parent()
+        os.write(writes, b"x")
+        time.sleep(300)
+    os.read(reads, 1)
+    with open(sys.argv[0] + ".pid", "w") as file:
+        file.write(str(os.getpid()) + " " + str(child))
+    time.sleep(300)
+run(main)
+"""
 
 
 class Checking:
     """A run that is started, in a folder."""
 
     def __init__(
-        self, folder: Path, budget: float, *words: str, stderr: int = subprocess.PIPE, quiet: str = ""
+        self,
+        folder: Path,
+        budget: float,
+        *words: str,
+        stderr: int = subprocess.PIPE,
+        quiet: str = "",
+        stuck: str = STUCK,
     ) -> None:
         self.folder = folder
         (folder / "well.py").write_text("print('{\"number\": 3}')")
-        (folder / "stuck.py").write_text(STUCK)
+        (folder / "stuck.py").write_text(stuck)
         program = COMMAND.format(top=str(TOP), folder=str(folder), budget=budget)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *words],
@@ -59,11 +84,15 @@ class Checking:
 
     def stuck(self) -> int:
         """The process id of the probe that hangs, once it does."""
+        return self.pids()[0]
+
+    def pids(self) -> list[int]:
+        """Its process id, and those of what it forked."""
         path, until = self.folder / "stuck.py.pid", time.monotonic() + 20
         while not (path.exists() and path.read_text()):
             assert time.monotonic() < until and self.process.poll() is None, self.process.communicate()
             time.sleep(0.01)
-        return int(path.read_text())
+        return [int(word) for word in path.read_text().split()]
 
     @property
     def results(self) -> dict[str, Any]:
@@ -101,6 +130,21 @@ def test_a_run_that_is_killed_leaves_what_it_knew(start: Any, alive: Callable[[i
     finally:
         if alive(stuck):
             os.kill(stuck, signal.SIGKILL)  # nobody is left who could
+
+
+def test_a_probe_dies_with_a_run_that_is_killed_and_so_does_what_it_forked(
+    start: Any, alive: Callable[[int], bool]
+) -> None:
+    checking = start(60, stuck=TELLING)
+    pids = checking.pids()
+    checking.process.send_signal(signal.SIGKILL)
+    checking.process.wait(10)
+    until = time.monotonic() + 10
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.01)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert len(pids) == 2 and left == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
