@@ -197,7 +197,8 @@ class Run:
         """Progress, where somebody waits for it."""
         if (sys.stderr is not None and sys.stderr.isatty()) or time.monotonic() - self.began > SLOW_S:
             took = f", {probe.seconds:.1f} s" if probe.seconds is not None else ""
-            self.voice.page(f"probe {probe.name}: {probe.state}{took}{f' ({probe.error})' if probe.error else ''}")
+            state = "cut" if probe.cut else probe.state
+            self.voice.page(f"probe {probe.name}: {state}{took}{f' ({probe.error})' if probe.error else ''}")
 
     def _keep(self, now: Snapshot, judged: tuple[Judged, ...], partial: bool = True) -> None:
         """What is known so far, on disk: this process may be killed, and the machine may go away under it."""

@@ -45,6 +45,9 @@ class Child(NamedTuple):
             self.answers.append(_collect(self))
         return self.answers[0]
 
+    def signal(self, number: int) -> None:
+        signal_group(self.pid, number)
+
 
 def _program(argv: tuple[str, ...]) -> tuple[str, ...] | None:
     """argv with an absolute first word; None when there is no such program."""
@@ -146,7 +149,7 @@ def end(children: Iterable[Child]) -> None:
     left = [(child, Ending()) for child in children]
     while left := [(child, ending) for child, ending in left if not ended(child.pid)]:
         for child, ending in tuple(left):
-            if not ending.step(time.monotonic(), lambda number, pid=child.pid: signal_group(pid, number)):  # type: ignore[misc]
+            if not ending.step(time.monotonic(), child.signal):
                 abandoned.append(child.name)
                 left.remove((child, ending))
         time.sleep(0.005)

@@ -170,7 +170,7 @@ def test_a_run_that_has_no_time_left_ends_and_says_so(start: Any, alive: Callabl
     assert outcomes(told) == {"this_is_so": "pass", "well_is_high": "pass", "stuck_is_high": "unknown"}
     (late,) = [one for one in told["results"] if one["outcome"] == "unknown"]
     assert late["why"].startswith("budget: ended after ")
-    assert "rig: probe stuck: unasked" in err  # it was slow: somebody may wait
+    assert "rig: probe stuck: cut" in err  # it was slow: somebody may wait
 
 
 def test_quick_probes_say_nothing_where_nobody_waits(start: Any) -> None:
@@ -194,5 +194,5 @@ def test_on_a_terminal_each_probe_has_its_line_unless_it_is_to_be_quiet(quiet: s
     os.close(ours)
     assert [line.split(",")[0] for line in said.decode().splitlines()] == [
         "rig: probe well: ok",
-        "rig: probe stuck: unasked",
+        "rig: probe stuck: cut",
     ][:lines]
