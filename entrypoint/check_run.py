@@ -42,12 +42,12 @@ def take(
     from rig.expected import Expected
 
     root = open_root(settings)
-    quick = root
+    at_first = root
     if until is not None and settings.root is None:  # nothing is started in another machine's files
         from rig.in_time import InTime
 
-        root, quick = InTime(until), InTime((time.monotonic() + until) / 2)
-    seen = look(settings, environ, account=account, links=True, root=quick)
+        root, at_first = InTime(until), InTime((time.monotonic() + until) / 2)
+    seen = look(settings, environ, account=account, links=True, root=at_first)
     now = Snapshot(
         seen.machine,
         seen.plan,

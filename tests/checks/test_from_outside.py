@@ -147,7 +147,6 @@ def test_a_host_has_the_time_of_its_level(outside: Outside) -> None:
         assert outside.pytest("-k", ONE, "--level", level).returncode == 0
     seconds = [float(line) for line in (outside.folder / "seconds").read_text().splitlines()]
     assert all(one > (BUDGET_S[level] or 0) for level, one in zip(LEVELS, seconds, strict=True))
-    assert seconds == sorted(seconds)
     outside.pytest("-k", ONE, "--check-timeout", "7")
     assert (outside.folder / "seconds").read_text().endswith("\n7\n")
 

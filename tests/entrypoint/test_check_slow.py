@@ -21,13 +21,18 @@ from checks.running import BUDGET_S
 from entrypoint import check
 from rig import child
 from rig.detect import gpu
-gpu.nodes_of = lambda names: ("/dev/nvidia0", "/dev/nvidiactl")
+gpu.nodes_of = lambda names: ("nvidia0", "nvidiactl")
 child.OWN.update({own!r})
 check.BUDGET_S = {{**BUDGET_S, "quick": {budget}}}
 sys.exit(check.run(["--json"]))
 """
-SILENT = "import signal, time; signal.signal(15, signal.SIG_IGN); print('asking 0', flush=True); time.sleep(300)"
-ANSWERS = "print('driver 550.54.15'); print('0 bus_id 0000:1b:00.0'); print('0 name NVIDIA H100'); print('end')"
+SILENT = """
+import signal, time
+signal.signal(15, signal.SIG_IGN)
+print("driver 550.54.15\\nasking 0", flush=True)
+time.sleep(300)
+"""
+ANSWERS = r"print('driver 550.54.15\n0 bus_id 0000:1b:00.0\n0 name NVIDIA H100 80GB HBM3\nend')"
 DRIVER, HEALTH = "rig-nvml", "rig-nvml-health"
 HANGING = {
     "the driver": {DRIVER: SILENT, HEALTH: SILENT},
