@@ -13,7 +13,7 @@ LIBRARIES = (
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",
 )
-NOT_SUPPORTED, NO_PERMISSION = 3, 4  # nvmlReturn_t
+NOT_SUPPORTED, NO_PERMISSION, GPU_IS_LOST = 3, 4, 15  # nvmlReturn_t
 TEXT = 96  # longer than any text of NVML's that is asked for
 U32, U64 = ctypes.c_uint, ctypes.c_ulonglong
 

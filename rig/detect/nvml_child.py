@@ -18,7 +18,7 @@ from typing import Any
 
 if not __package__:  # run as a file
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from rig.nvml import NO_PERMISSION, NOT_SUPPORTED, Nvml, PciInfo, load
+from rig.nvml import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, Nvml, PciInfo, load
 
 ALIVE_S = 120  # nobody waits for this program any longer
 GPUS_AT_MOST = 64
@@ -74,7 +74,7 @@ def links(nvml: Nvml, device: Any) -> Iterator[tuple[str, object]]:
         code = nvml.call("nvmlDeviceGetNvLinkState", device, ctypes.c_uint(link), ctypes.byref(state))
         codes.add(code)
         active += [link] if code == 0 and state.value == 1 else []
-    if not codes & {0, NOT_SUPPORTED}:
+    if GPU_IS_LOST in codes or not codes & {0, NOT_SUPPORTED}:
         return
     yield "nvlinks", len(active)
     ends: dict[str, int] = {}

@@ -71,7 +71,29 @@ RTX_4090 = WELL._replace(
     bar1_bytes=32 * GIB,
     nvlink_errors=None,
 )
-KINDS = (("H100", H100_SXM), ("A100", A100_SXM), ("RTX 4090", RTX_4090))
+# Before Ampere pages are retired; GDDR with ECC.
+T4 = WELL._replace(
+    vbios="90.04.96.00.01",
+    ecc_pending=True,
+    ecc_uncorrected_volatile=0,
+    ecc_corrected_volatile=0,
+    retired_pages=0,
+    retired_pending=False,
+    inforom_valid=True,
+    sm_clock_mhz=300,
+    sm_clock_max_mhz=1590,
+    app_clock_mhz=585,
+    app_clock_default_mhz=585,
+    power_limit_mw=70_000,
+    power_default_mw=70_000,
+    slowdown_c=93,
+    pcie_gen_max=3,
+    bar1_bytes=GIB // 4,
+    nvlink_errors=None,
+)
+# A share of a board: its hypervisor keeps the rest to itself.
+VGPU = GpuHealth("", vbios="00.00.00.00.00", compute_mode="default", memory_used_bytes=0, processes=())
+KINDS = (("GRID", VGPU), ("T4", T4), ("H100", H100_SXM), ("A100", A100_SXM), ("RTX 4090", RTX_4090))
 MODULES = ("nvidia", "nvidia_modeset", "nvidia_uvm")
 
 

@@ -7,6 +7,8 @@ from rig.detect import detect
 from rig.expected import Expected
 from rig.host import Host
 from rig.image import Image
+from rig.machine import Machine
+from rig.plan import Plan
 from rig.snapshot import Snapshot
 from tests.checks.healthy_fabric import with_healthy_fabric
 from tests.checks.healthy_gpus import with_healthy_gpus
@@ -19,8 +21,12 @@ from tests.test_machine_plans import HERE, planned
 @functools.cache
 def healthy(name: str) -> Snapshot:
     """The machine of that name in tests/machines, with nothing wrong."""
-    machine = detect(Captured(str(HERE / name / "tree.txt")))
-    now = Snapshot(machine, planned(name).plan, Expected(), {}, {"NCCL_VERSION": "2.21.5"}, Host(), Image())
+    return prepared(detect(Captured(str(HERE / name / "tree.txt"))), planned(name).plan)
+
+
+def prepared(machine: Machine, plan: Plan) -> Snapshot:
+    """A machine and its plan with a healthy host, image and probe results."""
+    now = Snapshot(machine, plan, Expected(), {}, {"NCCL_VERSION": "2.21.5"}, Host(), Image())
     now = now._replace(image=healthy_image())
     for prepared in (with_healthy_system, with_healthy_gpus, with_healthy_fabric):
         now = prepared(now)

@@ -14,7 +14,7 @@ from tests.checks.snapshots import a100, h100, healthy, roce, rtx4090
 from tests.checks.twin import changed
 from tests.checks.twins_nvlink import FOUR, NO_FABRIC, boards, fabric, in_container, wired
 
-FAMILIES = ("driver", "gpu", "cuda", "gpu_state", "nvlink")
+FAMILIES = ("driver", "gpu", "cuda", "gpu_state", "memory", "kernel", "nvlink", "system")
 
 
 def judged(now: Snapshot) -> list[Result]:

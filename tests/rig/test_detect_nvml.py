@@ -140,7 +140,7 @@ def test_gpus_of_other_jobs_are_no_error_and_not_ours() -> None:
 
 
 def test_a_gpu_that_no_job_has_and_that_says_nothing_stays() -> None:
-    told = answer(refusing({0: 4}))._replace(denied=1)
+    told = answer(refusing({0: 4}))
     files = (Gpu(0, "0000:1b:00.0"), Gpu(1, "0000:5e:00.0"), Gpu(2, "0000:3d:00.0"))
     assert [gpu.bus_id for gpu in nvml.join(files, told)] == ["0000:1b:00.0", "0000:3d:00.0", "0000:5e:00.0"]
 
