@@ -9,6 +9,7 @@ from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
 ERRORS_MOST = 4  # imbue-ai/cluster-health warns from 5 on
+GIVEN = "ask for a machine that passes NVLink on (a partition of the fabric), or expect the speed of PCIe"
 START = "on the host: systemctl restart nvidia-fabricmanager, of the driver's own version; wait a minute"
 
 
@@ -23,7 +24,8 @@ def all_nvlinks_are_active(now: Snapshot) -> Iterator[Finding]:
 
     Their number is that of the board: 6 on V100, 12 on A100, 8 on A800 and H800, 18 on H100, H200, H20 and B200. PCIe
     boards are not judged here: those without bridges have none (that is how they are sold), H100 NVL has 12 by design.
-    A guest with one GPU of a machine has none either, and a vGPU shows none.
+    A guest with one GPU of a machine has none either, and a vGPU shows none. A hypervisor may pass several on without
+    their links: that is slow, but not broken, and so a warning.
 
     Symptom: in-node bandwidth at a part of what it should be; Xid 74.
     Source: nvmlDeviceGetNvLinkState; Azure/azurehpc-health-checks#162, NVIDIA/NVSentinel PR#1481.
@@ -32,7 +34,10 @@ def all_nvlinks_are_active(now: Snapshot) -> Iterator[Finding]:
         want = links_of(gpu, now)
         if want is not None:
             got = known(gpu.nvlinks, f"the NVLinks of {name_of(gpu)}")
-            if got < want:
+            if got == 0 and now.machine.surroundings.virtual is not None:
+                text = f"{name_of(gpu)}: this guest was given none of its {want} NVLinks"
+                yield say(text, subject_of(gpu), want, got, GIVEN, outcome="warn", domain="platform")
+            elif got < want:
                 yield say(f"{name_of(gpu)}: {got} of {want} NVLinks are active", subject_of(gpu), want, got)
 
 

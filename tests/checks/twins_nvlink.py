@@ -43,7 +43,8 @@ def fabric(now: Snapshot, **values: Any) -> Snapshot:
 
 def in_container(now: Snapshot, code: int) -> Snapshot:
     """The fabric manager is not visible; CUDA starts, or refuses with a code."""
-    data = {"driver": {"code": code, "name": None, "step": "cuInit", "seconds": 1.0}, "gpus": []}
+    gpus = () if code else now.probes["gpu_init"].data["gpus"]
+    data = {"driver": {"code": code, "name": None, "step": "cuInit", "seconds": 1.0}, "gpus": gpus}
     return changed(  # type: ignore[no-any-return]
         now,
         host__fabric_manager=None,
@@ -67,7 +68,7 @@ LINKLESS = {"machine__gpus__0__nvlinks": 0}
 
 def pcie_beside(now: Snapshot) -> Snapshot:
     """The first GPU is a PCIe board without a fabric."""
-    return changed(now, machine__gpus__0__model="NVIDIA H100 PCIe", host__gpus__0__fabric_state="not-supported")
+    return changed(now, machine__gpus__0__model="NVIDIA H100 PCIe", host__gpus__0__fabric_state="not-supported")  # type: ignore[no-any-return]
 
 
 TWINS = (
@@ -86,6 +87,15 @@ TWINS = (
         says="11 of 12 NVLinks are active",
         fix="reset the GPU",
         domain="host",
+    ),
+    Twin(  # GPUs that were passed through one by one
+        "all_nvlinks_are_active",
+        guest(),
+        healthy("vm-flat-pci"),
+        says="this guest was given none of its 18 NVLinks",
+        fix="passes NVLink on",
+        domain="platform",
+        outcome="warn",
     ),
     Twin(  # a share of a board shows no links
         "all_nvlinks_are_active",
