@@ -34,7 +34,9 @@ FAMILIES = (
     "image",
     "settings",
     "framework",
+    "training",
     "identity",
+    "liveness",
     "performance",
     "collectives",
 )

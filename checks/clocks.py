@@ -1,10 +1,12 @@
 """Clocks, power and heat of the GPUs: what holds them back, at rest and under the load of a probe."""
 
-from checks import CannotTell, check, known, say
-from checks.health import anyone, each, findings, health_of, name_of, nobody, subject_of, unknown, words
-from checks.needs import GPU, GPUS, NVML
+from checks import Need, check, say
+from checks.floors import PEERS
+from checks.health import anyone, each, findings, health_of, name_of, nobody, subject_of, told, unknown, words
+from checks.measured import Row, gpu_rows
+from checks.needs import GPU, GPUS, NVML, TORCH
 from rig.finding import Finding
-from rig.lean import Any, Iterator, Mapping
+from rig.lean import Iterator
 from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
@@ -16,6 +18,12 @@ HOT_AT_REST_C = 85
 MARGIN_C = 5
 CLOCK_SPREAD = 0.10
 CLOCK_SHARE = 0.70
+# What a virtual GPU's driver does not tell of any GPU; of some GPUs but not of others, it is unknown.
+REASONS = Need(
+    "clock-reasons", "the driver does not tell what holds clocks back", lambda now: told(now, "clock_reasons")
+)
+POWER = Need("power-limits", "the driver does not tell power limits", lambda now: told(now, "power_limit_mw"))
+HEATS = Need("temperatures", "the driver does not tell temperatures", lambda now: told(now, "temperature_c"))
 
 
 def _held(now: Snapshot, bits: int, without: int, text: str, **more: str) -> Iterator[Finding]:
@@ -32,7 +40,7 @@ def _held(now: Snapshot, bits: int, without: int, text: str, **more: str) -> Ite
             yield say(f"{name_of(gpu)}: {text}", subject_of(gpu), 0, f"0x{reasons:x}", **more)
 
 
-@check(at="quick", needs=(NVML,), domain="host", fix=COOL + "; else " + SUPPLY)
+@check(at="quick", needs=(NVML, REASONS), domain="host", fix=COOL + "; else " + SUPPLY)
 def hardware_does_not_slow_the_clocks(now: Snapshot) -> Iterator[Finding]:
     """No GPU's hardware halves its clocks for a reason that it does not name.
 
@@ -44,7 +52,7 @@ def hardware_does_not_slow_the_clocks(now: Snapshot) -> Iterator[Finding]:
     yield from _held(now, SLOWDOWN, HEAT | BRAKE, "its hardware slows its clocks down (HW slowdown)")
 
 
-@check(at="quick", needs=(NVML,), domain="host", fix=COOL)
+@check(at="quick", needs=(NVML, REASONS), domain="host", fix=COOL)
 def heat_does_not_slow_the_clocks(now: Snapshot) -> Iterator[Finding]:
     """No GPU slows down for heat when nothing runs.
 
@@ -60,7 +68,7 @@ def heat_does_not_slow_the_clocks(now: Snapshot) -> Iterator[Finding]:
             yield one
 
 
-@check(at="quick", needs=(NVML,), domain="host", fix=SUPPLY)
+@check(at="quick", needs=(NVML, REASONS), domain="host", fix=SUPPLY)
 def power_supply_does_not_brake(now: Snapshot) -> Iterator[Finding]:
     """The server's power supply does not order any GPU to slow down.
 
@@ -72,18 +80,16 @@ def power_supply_does_not_brake(now: Snapshot) -> Iterator[Finding]:
     yield from _held(now, BRAKE, 0, "the server's power supply brakes it (HW power brake)")
 
 
-def _loaded(now: Snapshot) -> Iterator[tuple[Gpu, str, Mapping[str, Any]]]:
-    """(GPU, "alone" or "with all at work", what the probe read) under load."""
-    probe = known(now.probes.get("gpu_matmul"), "the clocks under load (the probe gpu_matmul was not run)")
+ALONE, TOGETHER = "alone", "with all GPUs at work"
+
+
+def _loaded(now: Snapshot) -> Iterator[tuple[Gpu, str, Row]]:
+    """(GPU, ALONE or TOGETHER, what the probe read) under load; one GPU alone is all together."""
     gpus = {gpu.bus_id: gpu for gpu in now.machine.gpus}
-    rows = [(how, row) for key, how in LISTS for row in probe.data.get(key) or () if row.get("bus_id") in gpus]
-    if not rows:
-        raise CannotTell(f"the clocks under load: the probe gpu_matmul told nothing ({probe.error or probe.state})")
-    for how, row in rows:
-        yield gpus[row["bus_id"]], how, row
-
-
-LISTS = (("gpus", "alone"), ("together", "with all GPUs at work"))
+    alone = gpu_rows(now, "gpu_matmul")
+    together = gpu_rows(now, "gpu_matmul", "together") if len(alone) > 1 else ()
+    for how, rows in ((ALONE, alone), (TOGETHER, together)):
+        yield from ((gpus[row["bus_id"]], how, row) for row in rows)
 
 
 def _loaded_reasons(now: Snapshot, bits: int, text: str) -> Iterator[Finding]:
@@ -97,7 +103,7 @@ def _loaded_reasons(now: Snapshot, bits: int, text: str) -> Iterator[Finding]:
             yield say(f"{name_of(gpu)}: under load, {how}: {text}{heat}", subject_of(gpu), 0, f"0x{reasons:x}")
 
 
-@check(at="full", needs=(GPU,), domain="host", fix=COOL, probe="gpu_matmul")
+@check(at="full", needs=(GPU, TORCH, REASONS), domain="host", fix=COOL, probe="gpu_matmul")
 def gpus_stay_cool_under_load(now: Snapshot) -> Iterator[Finding]:
     """No GPU slows down for heat while it multiplies matrices.
 
@@ -107,7 +113,7 @@ def gpus_stay_cool_under_load(now: Snapshot) -> Iterator[Finding]:
     yield from _loaded_reasons(now, HEAT | SOFT_HEAT, "heat slows its clocks down")
 
 
-@check(at="full", needs=(GPU,), domain="host", fix=SUPPLY, probe="gpu_matmul")
+@check(at="full", needs=(GPU, TORCH, REASONS), domain="host", fix=SUPPLY, probe="gpu_matmul")
 def gpus_have_power_under_load(now: Snapshot) -> Iterator[Finding]:
     """No GPU is braked by the power supply or its own hardware while it multiplies matrices.
 
@@ -125,7 +131,7 @@ def gpus_have_power_under_load(now: Snapshot) -> Iterator[Finding]:
             yield say(f"{name_of(gpu)}: under load, {how}: {what}", subject_of(gpu), 0, f"0x{reasons:x}")
 
 
-@check(at="full", needs=(GPUS,), domain="host", severity="warn", fix=COOL, probe="gpu_matmul")
+@check(at="full", needs=(GPUS, PEERS, TORCH), domain="host", severity="warn", fix=COOL, probe="gpu_matmul")
 def gpus_run_at_one_clock(now: Snapshot) -> Iterator[Finding]:
     """Under load no GPU's clock is more than 10 % below the median of its like.
 
@@ -133,7 +139,7 @@ def gpus_run_at_one_clock(now: Snapshot) -> Iterator[Finding]:
     Source: microsoft/superbenchmark (5 % of rates); NVML, the SM clock.
     """
     rows = list(_loaded(now))
-    for how in [how for _, how in LISTS]:
+    for how in (ALONE, TOGETHER):
         clocks = [(gpu, row.get("sm_clock_mhz")) for gpu, mine, row in rows if mine == how]
         for model in {gpu.model for gpu, _ in clocks}:
             like = [(gpu, mhz) for gpu, mhz in clocks if gpu.model == model]
@@ -152,7 +158,7 @@ def _slow_of(like: list[tuple[Gpu, int | None]], how: str) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(GPU, NVML),
+    needs=(GPU, NVML, TORCH, REASONS),
     domain="host",
     severity="warn",
     fix="On the host: nvidia-smi --reset-gpu-clocks --reset-applications-clocks",
@@ -202,7 +208,7 @@ def application_clocks_are_the_default(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    needs=(NVML,),
+    needs=(NVML, POWER),
     domain="host",
     severity="warn",
     fix="Ask the host for the full power limit (nvidia-smi --power-limit=W), or for another price",
@@ -224,7 +230,13 @@ def power_limit_is_the_default(now: Snapshot) -> Iterator[Finding]:
             yield say(text, subject_of(gpu), default, limit)
 
 
-@check(at="quick", needs=(GPUS, NVML), domain="host", severity="warn", fix="On the host: nvidia-smi --power-limit=W")
+@check(
+    at="quick",
+    needs=(GPUS, NVML, POWER),
+    domain="host",
+    severity="warn",
+    fix="On the host: nvidia-smi --power-limit=W",
+)
 def gpus_have_one_power_limit(now: Snapshot) -> Iterator[Finding]:
     """GPUs of one kind have one power limit.
 
@@ -247,7 +259,7 @@ def gpus_have_one_power_limit(now: Snapshot) -> Iterator[Finding]:
             yield say(text, subject_of(found[low]), high, low)
 
 
-@check(at="quick", needs=(NVML,), domain="host", severity="warn", fix=COOL)
+@check(at="quick", needs=(NVML, HEATS), domain="host", severity="warn", fix=COOL)
 def gpus_are_cool_at_rest(now: Snapshot) -> Iterator[Finding]:
     """No GPU is above 85 C, or within 5 C of the temperature at which it slows down, when nothing runs.
 

@@ -1,24 +1,26 @@
 """GPUs that talk: copies between two, an all-reduce in the node and through the network transport."""
 
-from checks import CannotTell, check, known, say
-from checks.floors import Kind, kind_of, stragglers
-from checks.measured import rows_of, told
-from checks.needs import GPUS, NVLINKED, NVSWITCH, RDMA
+from checks import CannotTell, Need, check, known, say
+from checks.floors import KNOWN_KIND, Figure, Kind, kind_of, stragglers
+from checks.measured import Row, all_ranks, pair_rows
+from checks.needs import GPUS, NVLINKED, NVSWITCH, RAILS, TORCH
+from checks.rails import gravity
 from rig.finding import Finding
-from rig.lean import Any, Iterator, Mapping
+from rig.lean import Iterator
 from rig.machine import Gpu
 from rig.snapshot import Snapshot
 
+LONG = 1 << 62  # a message that is long enough for every figure
 KEYS = {"nccl_node": "in the node", "nccl_network": "through the network transport"}
 
 
-def _nvlink_pairs(now: Snapshot) -> dict[str, tuple[Mapping[str, Any], Gpu, Gpu]]:
-    """Pairs of GPUs that NVLink joins directly or by a switch."""
+def _nvlink_pairs(now: Snapshot) -> dict[str, tuple[Row, Gpu, Gpu]]:
+    """Pairs of GPUs that NVLink joins directly or by a switch, and whose copies arrived."""
     gpus = {gpu.bus_id: gpu for gpu in now.machine.gpus}
     found = {}
-    for row in rows_of(now, "gpu_p2p", "pairs"):
-        a, b = gpus.get(row["a"]), gpus.get(row["b"])
-        if a and b and row.get("gb_s") and ((a.nvswitch and b.nvswitch) or b.bus_id in a.nvlink_peers):
+    for row in pair_rows(now, "gpu_p2p"):
+        a, b = gpus[row["a"]], gpus[row["b"]]
+        if row.get("gb_s") is not None and ((a.nvswitch and b.nvswitch) or b.bus_id in a.nvlink_peers):
             found[f"{row['a']} -> {row['b']}"] = (row, a, b)
     return known(found or None, "copies over NVLink")  # type: ignore[no-any-return]
 
@@ -30,9 +32,40 @@ def _one_kind(now: Snapshot) -> tuple[Kind | None, int | None]:
     return (next(iter(kinds)) if len(kinds) == 1 else None), (next(iter(links)) if len(links) == 1 else None)
 
 
+def _nvlink_floor(now: Snapshot, a: Gpu, b: Gpu) -> tuple[Kind, Figure] | None:
+    """Of two GPUs of one kind with all their links; fewer links are the business of the family nvlink."""
+    kind = kind_of(now.machine, a.bus_id)
+    if kind is None or kind is not kind_of(now.machine, b.bus_id) or not a.nvlinks == b.nvlinks == kind.nvlinks:
+        return None
+    floor = kind.figure("nvlink", "floor", links=a.nvlinks)
+    return (kind, floor) if floor else None
+
+
+def _busbw(now: Snapshot, is_: str) -> tuple[Kind, Figure] | None:
+    """What an all-reduce of these GPUs reaches; of this number and message, once they were measured."""
+    kind, links = _one_kind(now)
+    probe = now.probes.get("nccl_node")
+    data = probe.data if probe is not None and probe.state == "ok" else {}
+    gpus, size = data.get("gpus", len(now.machine.gpus)), data.get("bytes", LONG)
+    figure = kind.figure("busbw", is_, gpus, links, size) if kind else None
+    return (kind, figure) if kind and figure else None
+
+
+LINKS_FLOOR = Need(
+    "floor-nvlink",
+    "checks/floors.toml has no floor of nvlink for GPUs of this kind with as many links",
+    lambda now: any(_nvlink_floor(now, one, one) for one in now.machine.gpus),
+)
+RING_FLOOR = Need(
+    "floor-busbw",
+    "checks/floors.toml has no floor of busbw for this kind and number of GPUs, these links and so short a message",
+    lambda now: bool(_busbw(now, "floor") or _busbw(now, "nvls")),
+)
+
+
 @check(
     at="full",
-    needs=(GPUS,),
+    needs=(GPUS, TORCH),
     domain="platform",
     fix="export NCCL_P2P_DISABLE=1; for good: a driver, an IOMMU and an ACS setting that let peers talk",
     probe="gpu_p2p",
@@ -46,7 +79,7 @@ def copies_between_gpus_arrive(now: Snapshot) -> Iterator[Finding]:
     Symptom: a hang in the first all-reduce, or NaN; only with two GPUs and more.
     Source: NVIDIA/nccl-tests#117, tinygrad/open-gpu-kernel-modules#17, #45; NVIDIA/nccl#606, #631.
     """
-    for row in rows_of(now, "gpu_p2p", "pairs"):
+    for row in pair_rows(now, "gpu_p2p"):
         name, claims = f"{row['a']} -> {row['b']}", "though" if row.get("claimed") else "and"
         peer = "peer access" if row.get("claimed") else "no peer access"
         if row.get("right") is False:
@@ -54,9 +87,17 @@ def copies_between_gpus_arrive(now: Snapshot) -> Iterator[Finding]:
             yield say(text, name, "equal data", "different data")
         elif row.get("error"):
             yield say(f"{name}: {row['error']}, {claims} the driver claims {peer}", name)
+        elif row.get("right") is None:
+            yield say(f"{name}: what arrived is not known", name, outcome="unknown")
 
 
-@check(at="full", needs=(GPUS, NVLINKED), domain="host", fix="ask the host to look at these NVLinks", probe="gpu_p2p")
+@check(
+    at="full",
+    needs=(GPUS, NVLINKED, TORCH, KNOWN_KIND, LINKS_FLOOR),
+    domain="host",
+    fix="ask the host to look at these NVLinks",
+    probe="gpu_p2p",
+)
 def copies_over_nvlink_reach_their_floor(now: Snapshot) -> Iterator[Finding]:
     """Two GPUs that NVLink joins exchange data as fast as others of their kind and link count.
 
@@ -66,19 +107,17 @@ def copies_over_nvlink_reach_their_floor(now: Snapshot) -> Iterator[Finding]:
     Symptom: all-reduce at 40 % of what it should be.
     Source: Azure/azurehpc-health-checks (235 GB/s on A100, 335 on H100), #162.
     """
-    for name, (row, a, b) in _nvlink_pairs(now).items():
-        kind = kind_of(now.machine, a.bus_id)
-        if kind is None or kind is not kind_of(now.machine, b.bus_id) or a.nvlinks != kind.nvlinks:
-            continue
-        floor = kind.figure("nvlink", "floor", links=a.nvlinks)
-        if floor and row["gb_s"] < floor.value:
+    pairs = [(name, row, _nvlink_floor(now, a, b)) for name, (row, a, b) in _nvlink_pairs(now).items()]
+    judged = [(name, row, *floor) for name, row, floor in pairs if floor]
+    for name, row, kind, floor in known(judged or None, "copies between GPUs of a kind with a floor"):
+        if row["gb_s"] < floor.value:
             text = f"{name}: {row['gb_s']:g} GB/s over NVLink; {kind.name}: {floor.value:g} at least"
             yield say(text, name, floor.value, row["gb_s"], evidence=floor.source)
 
 
 @check(
     at="full",
-    needs=(GPUS, NVSWITCH),
+    needs=(GPUS, NVSWITCH, TORCH),
     domain="host",
     severity="warn",
     fix="ask the host to look at these NVLinks",
@@ -93,28 +132,28 @@ def copies_through_the_nvswitch_are_equally_fast(now: Snapshot) -> Iterator[Find
     Source: own rule; imbue-ai/cluster-health and Azure/azurehpc-health-checks measure pairs against constants.
     """
     pairs = {name: row["gb_s"] for name, (row, a, b) in _nvlink_pairs(now).items() if a.nvswitch and b.nvswitch}
-    for name, usual in stragglers(pairs, 0.1):
+    for name, usual in stragglers(known(pairs or None, "copies through the NVSwitch"), 0.1):
         text = f"{name}: {pairs[name]:g} GB/s, the other pairs {usual:g}"
         yield say(text, name, usual, pairs[name])
 
 
-def _all_reduce(now: Snapshot, probe: str) -> Iterator[Finding]:
+def _all_reduce(now: Snapshot, probe: str, outcome: str = "") -> Iterator[Finding]:
     """Whether it ended, and with the right sum."""
-    data = told(now, probe)
-    codes = known(data.get("codes"), f"the exit codes of {probe}")
+    data = all_ranks(now, probe, "gpus")
+    codes = data["codes"]
     failed = [str(rank) for rank, code in enumerate(codes) if code]
     if failed:
         log = data.get("log") or ()
         why = data.get("error") or (log[0] if log else f"exit codes {codes}")
         text = f"an all-reduce {KEYS[probe]} failed on rank {', '.join(failed)}: {why}"
-        yield say(text, "NCCL", evidence=str(log[0]) if log else "")
+        yield say(text, "NCCL", evidence=str(log[0]) if log else "", outcome=outcome)
     elif known(data.get("right"), f"whether the sum of {probe} is right") is False:
-        yield say(f"an all-reduce {KEYS[probe]} gave a wrong sum", "NCCL", "the sum", "other numbers")
+        yield say(f"an all-reduce {KEYS[probe]} gave a wrong sum", "NCCL", "the sum", "other numbers", outcome=outcome)
 
 
 @check(
     at="full",
-    needs=(GPUS,),
+    needs=(GPUS, TORCH),
     domain="host",
     fix="read NCCL's warning; with NCCL_P2P_DISABLE=1 it is peer access, with NCCL_NVLS_ENABLE=0 the fabric manager",
     probe="nccl_node",
@@ -132,7 +171,7 @@ def all_reduce_in_the_node_sums_up(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(GPUS,),
+    needs=(GPUS, TORCH, KNOWN_KIND, RING_FLOOR),
     domain="host",
     fix="ask the host: NVLink, fabric manager, PCIe topology; unset a NCCL_TOPO_FILE that is not this machine's",
     probe="nccl_node",
@@ -146,63 +185,61 @@ def all_reduce_in_the_node_reaches_its_floor(now: Snapshot) -> Iterator[Finding]
     Symptom: adding GPUs makes it slower.
     Source: checks/floors.toml; NVIDIA/nccl-tests#149, #212, Azure/azurehpc-health-checks#142, #162.
     """
-    data = told(now, "nccl_node")
+    data = all_ranks(now, "nccl_node", "gpus")
     rate = known(data.get("busbw_gb_s"), "the bus bandwidth in the node")
-    kind, links = _one_kind(now)
-    if kind is None:
-        return
-    floor = kind.figure("busbw", "floor", data.get("gpus"), links, data.get("bytes"))
-    best = kind.figure("busbw", "nvls", data.get("gpus"), links, data.get("bytes"))
-    what = f"all-reduce of {data.get('gpus')} GPUs: {rate:g} GB/s; {kind.name}"
-    if floor and rate < floor.value:
-        yield say(f"{what}: {floor.value:g} at least", "NCCL", floor.value, rate, evidence=floor.source)
-    elif best and rate < best.value:
-        text = f"{what}: {best.value:g} with NVLink SHARP, which was {'' if data.get('nvls') else 'not '}set up"
+    known(data.get("bytes"), "the length of the message")
+    what = f"all-reduce of {data['gpus']} GPUs: {rate:g} GB/s"
+    if (found := _busbw(now, "floor")) and rate < found[1].value:
+        kind, floor = found
+        text = f"{what}; {kind.name}: {floor.value:g} at least"
+        yield say(text, "NCCL", floor.value, rate, evidence=floor.source)
+    elif (found := _busbw(now, "nvls")) and rate < found[1].value:
+        kind, best = found
+        how = "" if data.get("nvls") else "not "
+        text = f"{what}; {kind.name}: {best.value:g} with NVLink SHARP, which was {how}set up"
         yield say(text, "NCCL", best.value, rate, outcome="warn", evidence=best.source)
 
 
 @check(
     at="full",
-    needs=(GPUS,),
+    needs=(GPUS, TORCH),
     domain="host",
-    fix="read NCCL's warning; then rig check --only rdma,gpudirect",
+    fix="read NCCL's warning; then rig check --only rdma,ports,roce,limits,gpudirect --level full",
     probe="nccl_network",
 )
 def all_reduce_through_the_network_sums_up(now: Snapshot) -> Iterator[Finding]:
     """The same all-reduce is right when it goes through the network transport of this one node.
 
-    What two nodes would use, tried without the second: peer access and shared memory are off.
+    What two nodes would use, tried without the second: peer access and shared memory are off. A failure where RDMA was
+    sold or the job has several nodes; one node alone does not need it.
 
     Symptom: one node trains, two hang.
     Source: microsoft/superbenchmark (GPUDirect RDMA in one node); NVIDIA/nccl#1131.
     """
-    yield from _all_reduce(now, "nccl_network")
+    yield from _all_reduce(now, "nccl_network", gravity(now))
 
 
 @check(
     at="full",
-    needs=(RDMA, GPUS),
+    needs=(GPUS, TORCH, RAILS),
     domain="image",
-    fix="rig check --only rdma,identity names the cause: libibverbs, /dev/infiniband, memlock, GIDs",
+    fix="rig check --only rdma,roce,limits,identity names the cause: libibverbs, its provider, GIDs, memlock",
     probe="nccl_network",
 )
 def network_transport_uses_rdma(now: Snapshot) -> Iterator[Finding]:
-    """NCCL talks through the RDMA devices that are there, not through sockets.
+    """NCCL talks through the RDMA ports that carry a job's traffic, not through sockets.
 
-    It falls back without a word; its log says `NET/Socket`.
+    It falls back without a word; its log says `NET/Socket`. Asked only where such a port is up and this process can
+    open its device; a failure where RDMA was sold or the job has several nodes.
 
     Symptom: ten times slower than sold, no error.
     Source: NVIDIA/nvidia-container-toolkit#1877, NVIDIA/nccl-tests#206.
     """
-    if not any(port.state == "ACTIVE" for hca in now.machine.hcas for port in hca.ports):
-        raise CannotTell("no RDMA port is active")
-    nets = told(now, "nccl_network").get("nets")
+    nets = all_ranks(now, "nccl_network", "gpus").get("nets")
     if not nets:
         raise CannotTell("NCCL's log names no network transport")
     if "Socket" in nets:
         off = now.environ.get("NCCL_IB_DISABLE") == "1" or now.environ.get("NCCL_NET") == "Socket"
         fix = "unset NCCL_IB_DISABLE and NCCL_NET" if off else ""
-        domain = "user" if off else ""
-        yield say(
-            "NCCL uses NET/Socket, though RDMA devices are there", "NCCL", "NET/IB", "NET/Socket", fix, domain=domain
-        )
+        domain, text = "user" if off else "", "NCCL uses NET/Socket, though RDMA devices are there"
+        yield say(text, "NCCL", "NET/IB", "NET/Socket", fix, domain=domain, outcome=gravity(now))

@@ -1,9 +1,10 @@
 """CUDA itself: whether each GPU can be used, how long that takes, and the variables of the user that bear on it."""
 
 from checks import check, known, say
+from checks.measured import Row, gpu_rows, may_see, told
 from checks.needs import GPU
 from rig.finding import Finding
-from rig.lean import Any, Iterator, Mapping, NamedTuple
+from rig.lean import Iterator, Mapping, NamedTuple
 from rig.snapshot import Snapshot
 
 SLOW_S = 10.0  # own rule: with persistence mode the first use of a GPU takes less than one second
@@ -34,6 +35,11 @@ class Meaning(NamedTuple):
 # By error number. Source: cuda.h (CUresult), driver_types.h (cudaError).
 MEANINGS: Mapping[int, Meaning] = {
     2: Meaning("out of memory", "user", "nvidia-smi names the processes that hold its memory; end them"),
+    34: Meaning(
+        "the loaded libcuda.so.1 is the toolkit's stub, made for linking only",
+        "image",
+        "take the stubs folder out of LD_LIBRARY_PATH",
+    ),
     35: Meaning("the driver is older than this CUDA's floor", "host", "update the host's driver"),
     46: Meaning("another process holds it", "host", "nvidia-smi -c DEFAULT, or end the other process"),
     100: Meaning("no GPU is visible", "user", "docker run --gpus all; unset CUDA_VISIBLE_DEVICES"),
@@ -65,13 +71,12 @@ MEANINGS: Mapping[int, Meaning] = {
 }
 
 
-def _told(now: Snapshot, key: str) -> Any:
-    """What the probe gpu_init told; CannotTell where it did not."""
-    probe = known(now.probes.get("gpu_init"), "whether CUDA works")
-    return known(probe.data.get(key), f"whether CUDA works ({probe.error or probe.state})")
+def _driver(now: Snapshot) -> Row:
+    """What cuInit answered."""
+    return known(told(now, "gpu_init").get("driver"), "what cuInit answers")  # type: ignore[no-any-return]
 
 
-def _refusal(name: str, row: Mapping[str, Any]) -> Finding:
+def _refusal(name: str, row: Row) -> Finding:
     """One error of CUDA in words."""
     code = row["code"]
     meaning = MEANINGS.get(code, Meaning("", "", ""))
@@ -88,27 +93,42 @@ def _refusal(name: str, row: Mapping[str, Any]) -> Finding:
     probe="gpu_init",
 )
 def every_gpu_can_be_used(now: Snapshot) -> Iterator[Finding]:
-    """CUDA starts, and each GPU computes a small kernel rightly.
+    """CUDA starts, and each GPU of this machine computes a small kernel rightly.
 
     Files can look healthy while the first CUDA call fails. Each GPU gets a context, some memory and a kernel, one
     after another, so that the one that fails or hangs has a name. CUDA's error numbers are told with what they mean:
-    802 is the fabric manager, 803 driver and library, 804 the compat libraries, 999 mostly the missing UVM node.
+    802 is the fabric manager, 803 driver and library, 804 the compat libraries, 999 mostly the missing UVM node. A GPU
+    that the driver has and CUDA does not see counts as one that cannot be used, unless the user hid it. Where the probe
+    hung or crashed every_probe_answers speaks, and this cannot tell.
 
     Symptom: `CUDA unknown error`, `system not yet initialized`, a hang at the first use of a GPU.
     Source: cuda.h; pytorch/pytorch#35710, dstackai/dstack#2348, jax-ml/jax#34113, nvidia-docker#1515.
     """
-    probe = now.probes.get("gpu_init")
-    if probe is not None and probe.state == "unresponsive":
-        asking = str(probe.data.get("asking") or "the driver")
-        yield say(f"the driver is unresponsive: {asking} gave no answer in {probe.seconds or 0:.0f} s", asking)
-        return
-    driver = _told(now, "driver")
+    driver = _driver(now)
     if driver["code"] != 0:
         yield _refusal("cuInit", driver)
         return
-    for row in _told(now, "gpus"):
-        if row["code"] != 0:
-            yield _refusal(f"GPU {row.get('bus_id') or row['index']}", row)
+    rows = told(now, "gpu_init").get("gpus") or ()
+    refused = [row for row in rows if row["code"] != 0]
+    for row in refused:
+        yield _refusal(f"GPU {row.get('bus_id') or row['index']}", row)
+    if len(rows) < may_see(now):
+        yield _unseen(now, rows)
+    elif not refused:
+        gpu_rows(now, "gpu_init")  # whether it told of these very GPUs
+
+
+def _unseen(now: Snapshot, rows: tuple[Row, ...]) -> Finding:
+    """A GPU in MIG mode shows what was made of it, and one whose device node is not known may not be ours."""
+    gpus, most = now.machine.gpus, may_see(now)
+    sure = not any(gpu.mig or gpu.node is None for gpu in gpus)
+    seen = {row.get("bus_id") for row in rows}
+    missing = [f"GPU {gpu.index} ({gpu.bus_id})" for gpu in gpus if gpu.bus_id not in seen] if most == len(gpus) else []
+    text = f"CUDA sees {len(rows)} of {most} GPUs" + (f", not {', '.join(missing)}" if missing and rows else "")
+    fix = "read the host's kernel log for an Xid of the GPU that is missing; start the container anew, reset or reboot"
+    return say(
+        text, missing[0] if len(missing) == 1 else "CUDA", most, len(rows), fix, outcome="" if sure else "unknown"
+    )
 
 
 @check(
@@ -128,7 +148,7 @@ def gpus_start_quickly(now: Snapshot) -> Iterator[Finding]:
     Symptom: half a minute of silence before a program prints its first line.
     Source: cuInit and cuDevicePrimaryCtxRetain, timed; the bound is this project's own.
     """
-    rows = [("cuInit", _told(now, "driver")), *((f"GPU {row.get('bus_id')}", row) for row in _told(now, "gpus"))]
+    rows = [("cuInit", _driver(now)), *((f"GPU {row.get('bus_id')}", row) for row in gpu_rows(now, "gpu_init"))]
     for name, row in rows:
         seconds = known(row.get("seconds"), f"the time of {name}")
         if seconds > SLOW_S:

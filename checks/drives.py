@@ -1,10 +1,11 @@
 """Drives and file systems, as the kernel judges them and as they were measured."""
 
 from checks import CannotTell, check, known, say
+from checks.measured import told
 from checks.needs import EXT4, HOST, NVME
 from rig.finding import Finding
 from rig.host import Host
-from rig.lean import Any, Iterator, Mapping
+from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
 MIB = 1 << 20
@@ -66,15 +67,6 @@ def file_systems_have_no_errors(now: Snapshot) -> Iterator[Finding]:
             yield say(f"the ext4 file system on {device} has noted {count} errors", device, 0, count)
 
 
-def _probed(now: Snapshot, name: str) -> Mapping[str, Any]:
-    """What a probe measured; CannotTell where it was not run or could not."""
-    probe = now.probes.get(name)
-    if probe is None or probe.state != "ok":
-        why = "was not run" if probe is None else probe.error or probe.state
-        raise CannotTell(f"the probe {name}: {why}")
-    return probe.data
-
-
 @check(
     at="quick",
     domain="host",
@@ -89,7 +81,7 @@ def shared_memory_holds_what_it_promises(now: Snapshot) -> Iterator[Finding]:
     Symptom: a bus error in NCCL or a DataLoader though `df /dev/shm` shows room.
     Source: a file of up to 1 GiB, written and given back; NVIDIA/nccl#290, NVIDIA/nccl#342.
     """
-    data = _probed(now, "shm")
+    data = told(now, "shm")
     wanted, touched = data.get("wanted_bytes"), data.get("touched_bytes")
     if data.get("error") or known(touched, "what was written") < known(wanted, "what was tried"):
         text = (
@@ -114,7 +106,7 @@ def work_disk_is_fast_enough(now: Snapshot) -> Iterator[Finding]:
     Symptom: every save stops training for minutes; the data loader starves the GPUs.
     Source: 256 MiB, written with fsync and read back past the page cache. The threshold is an own one.
     """
-    data = _probed(now, "disk")
+    data = told(now, "disk")
     if data.get("error"):
         raise CannotTell(f"the disk: {data['error']}")
     for key, verb in (("write_bytes_per_s", "written"), ("read_bytes_per_s", "read")):

@@ -3,8 +3,10 @@
 from functools import cache
 from statistics import median, pstdev
 
+from checks import Need
 from rig.lean import Any, Iterable, Mapping, NamedTuple
 from rig.machine import Machine
+from rig.snapshot import Snapshot
 
 FEW = 4  # below this many GPUs a deviation says nothing
 FEW_SHARE = 0.25  # then one is slow only where it is this far below the best
@@ -101,6 +103,31 @@ def kind_of(machine: Machine, bus_id: str | None) -> Kind | None:
     return next((kind for kind in kinds() if device in kind.devices), None)
 
 
+def floor_of(machine: Machine, bus_id: str | None, of: str) -> tuple[Kind, Figure] | None:
+    """The floor of one GPU by itself; None where the table has none."""
+    kind = kind_of(machine, bus_id)
+    floor = kind.figure(of, "floor") if kind else None
+    return (kind, floor) if kind and floor else None
+
+
+def floored(name: str, *of: str) -> tuple[Need, Need]:
+    """That a GPU here is of a kind in the table, and that the table has a floor of one of these for it."""
+
+    def met(now: Snapshot) -> bool:
+        return any(floor_of(now.machine, gpu.bus_id, one) for gpu in now.machine.gpus for one in of)
+
+    return KNOWN_KIND, Need(
+        f"floor-{name}", f"checks/floors.toml has no floor of {' or '.join(of)} for the kind here", met
+    )
+
+
+KNOWN_KIND = Need(
+    "known-kind",
+    "no GPU here is of a kind that checks/floors.toml has",
+    lambda now: any(kind_of(now.machine, gpu.bus_id) for gpu in now.machine.gpus),
+)
+
+
 def device_id(machine: Machine, bus_id: str | None) -> str | None:
     """Four hex digits of an NVIDIA device; None where PCI does not show it."""
     ids = (one.device for one in machine.pci if one.bus_id == bus_id and one.vendor == "10de")
@@ -113,6 +140,13 @@ def alike(machine: Machine, bus_ids: Iterable[str]) -> list[list[str]]:
     for bus_id in bus_ids:
         groups.setdefault(device_id(machine, bus_id), []).append(bus_id)
     return list(groups.values())
+
+
+PEERS = Need(
+    "peers",
+    "no two GPUs of one kind here",
+    lambda now: any(len(one) > 1 for one in alike(now.machine, [str(gpu.bus_id) for gpu in now.machine.gpus])),
+)
 
 
 def stragglers(rates: Mapping[str, float], share: float) -> list[tuple[str, float]]:

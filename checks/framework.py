@@ -1,12 +1,14 @@
-"""torch and DeepSpeed as they are when they run: imported, with kernels for these GPUs, and learning."""
+"""torch as it is when it runs: imported, of the versions that belong here, with kernels for these GPUs."""
 
 from checks import CannotTell, check, known, say
+from checks.measured import Row, told
 from checks.needs import GPU, PACKAGES, PINS, TORCH
 from checks.versions import image_of, is_of, release
 from rig.finding import Finding
-from rig.lean import Any, Iterator, Mapping
-from rig.snapshot import Probe, Snapshot
+from rig.lean import Iterator
+from rig.snapshot import Snapshot
 
+CUDNN = "nvidia-cudnn-cu12"
 REBUILD = "rebuild the image from its lock files: make image"
 # What an import says, and what it means.
 MEANINGS = (
@@ -22,23 +24,13 @@ MEANINGS = (
 
 def meaning(error: str) -> str:
     """The error, and after it what it comes from where that is known."""
-    told = next((why for word, why in MEANINGS if word in error), None)
-    return f"{error}: {told}" if told else error
+    why = next((why for word, why in MEANINGS if word in error), None)
+    return f"{error}: {why}" if why else error
 
 
-def probe_of(now: Snapshot, name: str) -> Probe:
-    """What became of a probe; CannotTell where it was not run or its tools are not there."""
-    probe: Probe = known(now.probes.get(name), f"what the probe {name} says")
-    if probe.state in ("absent", "unasked"):
-        raise CannotTell(probe.error or f"the probe {name} was not run")
-    if probe.state == "ok" and not probe.data:
-        raise CannotTell(f"the probe {name} said nothing")
-    return probe
-
-
-def stack(now: Snapshot) -> Mapping[str, Any]:
+def stack(now: Snapshot) -> Row:
     """What stack_import told; CannotTell where torch was not imported, which is another check's to say."""
-    data = probe_of(now, "stack_import").data
+    data = told(now, "stack_import")
     known(data.get("torch"), "torch, which was not imported")
     return data
 
@@ -48,19 +40,17 @@ def torch_can_be_imported(now: Snapshot) -> Iterator[Finding]:
     """`import torch` works in the user's environment.
 
     It maps some thirty libraries, each of which can be missing or of another build. What the loader says names a
-    symbol; what it means is added here.
+    symbol; what it means is added here. An import that hangs, or that a signal ends, is told by every_probe_answers.
 
     Symptom: `ImportError: ... undefined symbol`, `OSError: libcudnn.so.8: cannot open shared object file`.
     Source: the probe stack_import; pytorch/pytorch#111469.
     """
-    probe = probe_of(now, "stack_import")
-    errors = [str(error) for error in probe.data.get("errors") or ()]
+    data = told(now, "stack_import")
+    errors = [str(error) for error in data.get("errors") or ()]
     for error in errors:
         yield say(f"torch: {meaning(error)}", "torch")
-    if probe.state == "unresponsive":
-        yield say("the import of torch did not end in time: is its storage slow?", "torch", domain="host")
-    elif not errors and (probe.state == "failed" or probe.data.get("torch") is None):
-        yield say(f"torch: {meaning(probe.error or 'the import ended without a word')}", "torch")
+    if not errors:
+        known(data.get("torch"), "whether torch was imported")
 
 
 @check(at="quick", needs=(TORCH,), probe="stack_import", domain="image", fix=REBUILD)
@@ -107,7 +97,8 @@ def loaded_cudnn_is_the_pinned(now: Snapshot) -> Iterator[Finding]:
     """cuDNN, as it is loaded, is the one that the image was tested with.
 
     torch takes the first libcudnn.so.8 that the loader finds. Its parts (ops, cnn, adv) are loaded later, by name, and
-    those of another version end the process.
+    those of another version end the process. Where the installed package itself is another, packages_equal_their_pins
+    speaks, and this cannot tell.
 
     Symptom: `CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH`, `Could not load library libcudnn_cnn_infer.so.8`.
     Source: torch.backends.cudnn.version(), by the probe stack_import.
@@ -115,17 +106,12 @@ def loaded_cudnn_is_the_pinned(now: Snapshot) -> Iterator[Finding]:
     data, want = stack(now), known(now.pins.get("CUDNN_VERSION"), "the pin of cuDNN")
     if data.get("torch_cuda") is None:
         raise CannotTell("torch is built for CPUs only")
-    got = cudnn(known(data.get("cudnn"), "the version of cuDNN that torch loads"))
+    packages = now.image.packages if now.image is not None else {}
+    if packages and not is_of(packages.get(CUDNN, ""), want):
+        raise CannotTell(f"the installed cuDNN is {packages.get(CUDNN)}, as packages_equal_their_pins says")
+    got = str(known(data.get("cudnn"), "the version of cuDNN that torch loads"))
     if not is_of(got, want):
         yield say(f"torch loads cuDNN {got}, the image was built with {want}", "cudnn", want, got)
-
-
-def cudnn(told: Any) -> str:
-    """8902 is 8.9.2, 90100 is 9.1.0 (cudnn_version.h); text stays as it is."""
-    if not isinstance(told, int):
-        return str(told)
-    major, rest = divmod(told, 10000 if told >= 90000 else 1000)
-    return f"{major}.{rest // 100}.{rest % 100}"
 
 
 def architectures(flags: list[str]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -189,103 +175,3 @@ def bf16_is_asked_of_gpus_that_have_it(now: Snapshot) -> Iterator[Finding]:
         if have < (8, 0):
             text = f"bf16 is asked for, and {gpu.model or 'the GPU'} (compute capability {have[0]}.{have[1]}) has none"
             yield say(text, gpu.bus_id or str(gpu.index), "8.0", f"{have[0]}.{have[1]}")
-
-
-@check(at="full", needs=(TORCH,), probe="deepspeed_ops", domain="image", fix=REBUILD)
-def deepspeed_can_be_imported(now: Snapshot) -> Iterator[Finding]:
-    """`import deepspeed` works in the user's environment.
-
-    It imports numpy, pydantic, hjson and every builder of its ops, one of which asks nvcc for its version.
-
-    Symptom: `ImportError: cannot import name 'BUFSIZE' from 'numpy'`; `FileNotFoundError: .../bin/nvcc`.
-    Source: the probe deepspeed_ops; deepspeedai/DeepSpeed#5671.
-    """
-    probe = probe_of(now, "deepspeed_ops")
-    error = probe.data.get("error")
-    if error:
-        yield say(f"deepspeed: {meaning(str(error))}", "deepspeed")
-    elif not probe.data.get("ops") and probe.state != "ok":
-        late = probe.state == "unresponsive"
-        told = "its import did not end in time" if late else meaning(probe.error or "its import failed")
-        yield say(f"deepspeed: {told}", "deepspeed", domain="host" if late else "")
-
-
-def _ops(now: Snapshot) -> list[dict[str, Any]]:
-    """The ops that the probe told: a list with `name`, or an object of names."""
-    told = known(probe_of(now, "deepspeed_ops").data.get("ops"), "DeepSpeed's ops")
-    return [{"name": name, **op} for name, op in told.items()] if isinstance(told, dict) else list(told)
-
-
-@check(at="full", needs=(TORCH,), probe="deepspeed_ops", domain="image", fix=REBUILD)
-def deepspeed_ops_can_be_loaded(now: Snapshot) -> Iterator[Finding]:
-    """Each op that was built into the image, and CPUAdam, can be loaded here.
-
-    `ds_report` prints OKAY for what it has not loaded. An op that was compiled for another CPU or against another torch
-    is found out at the first step, and CPUAdam is compiled only then: every offload needs it.
-
-    Symptom: `undefined symbol` out of an op, `Illegal instruction`, `Unable to JIT load the cpu_adam op` at step one.
-    Source: the probe deepspeed_ops, which loads them; deepspeedai/DeepSpeed#3223.
-    """
-    ops = _ops(now)
-    if not ops:
-        raise CannotTell("deepspeed was not imported")
-    for op in ops:
-        name, error = op["name"], str(op.get("error") or "no reason was given")
-        if op.get("loads") is False:
-            yield say(f"DeepSpeed's op {name} cannot be loaded: {meaning(error)}", name)
-        elif name == "cpu_adam" and not op.get("installed") and op.get("compatible") is False:
-            yield say("CPUAdam is not in the image and cannot be compiled: no offload", name, outcome="warn")
-
-
-@check(
-    at="full",
-    needs=(TORCH,),
-    probe="zero3_step",
-    domain="image",
-    fix="rig check --only framework --level full, and read the probe's error",
-)
-def zero3_step_ends_well(now: Snapshot) -> Iterator[Finding]:
-    """Twenty steps of a small transformer under ZeRO-3 end on every rank.
-
-    The whole stack at once: import, NCCL or gloo, gathering of weights, backward, optimizer. A rank that a signal ended
-    has that signal as its code: 9 is mostly the kernel for want of memory, 7 a full /dev/shm, 4 an op for another CPU.
-
-    Symptom: training does not start, on this machine or with this image.
-    Source: the probe zero3_step.
-    """
-    probe = probe_of(now, "zero3_step")
-    codes = probe.data.get("codes") or ()
-    words = f": {meaning(str(probe.data['error']))}" if probe.data.get("error") else ""
-    for rank, code in enumerate(codes):
-        if code not in (0, None):
-            yield say(f"rank {rank} of the ZeRO-3 probe ended with {code}{words}", f"rank {rank}", 0, code)
-    if probe.state == "unresponsive":
-        yield say("the ZeRO-3 probe did not end in time", "zero3_step", domain="host")
-    elif probe.state == "failed" and not any(codes):
-        yield say(f"the ZeRO-3 probe failed: {meaning(probe.error or 'without a word')}", "zero3_step")
-
-
-@check(
-    at="full",
-    needs=(TORCH,),
-    probe="zero3_step",
-    domain="host",
-    fix="run it again; if it stays, give the machine back and note its GPUs' UUIDs",
-)
-def zero3_step_learns(now: Snapshot) -> Iterator[Finding]:
-    """The loss of the small transformer is finite and falls.
-
-    The batch is the same in each step, so a loss that does not fall means wrong sums: bad memory, peer copies that
-    deliver something else, or a reduction that never happened.
-
-    Symptom: NaN after some hundred steps, on one machine of many.
-    Source: the probe zero3_step; NVIDIA/nccl-tests#117 (peer copies that deliver garbage).
-    """
-    losses = known(probe_of(now, "zero3_step").data.get("losses"), "the losses of the ZeRO-3 probe")
-    if len(losses) < 2:
-        raise CannotTell("the ZeRO-3 probe made too few steps")
-    bad = next((step for step, loss in enumerate(losses) if loss is None or loss != loss or abs(loss) > 1e30), None)
-    if bad is not None:
-        yield say(f"the loss is not finite at step {bad + 1}", "zero3_step", "finite", str(losses[bad]))
-    elif losses[-1] >= losses[0]:
-        yield say(f"the loss does not fall: {losses[0]:g} -> {losses[-1]:g} in {len(losses)} steps", "zero3_step")

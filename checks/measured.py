@@ -3,7 +3,7 @@
 What became of the probe itself (it hung, it crashed) is said by every_probe_answers; here it is only pointed at.
 """
 
-from checks import CannotTell
+from checks import CannotTell, known
 from rig.lean import Any, Iterable, Mapping
 from rig.machine import Gpu
 from rig.plan.hca import is_efa
@@ -20,8 +20,8 @@ def told(now: Snapshot, name: str) -> Row:
     if probe.state != "ok":
         said = ", as every_probe_answers says" if probe.state in ("failed", "unresponsive") else ""
         raise CannotTell(f"the probe {name} is {probe.state}{said}: {last_words(probe)}")
-    if probe.data.get("asking") is not None:
-        raise CannotTell(f"the probe {name} ended before its end: it was at {probe.data['asking']}")
+    if probe.asking is not None:
+        raise CannotTell(f"the probe {name} ended before its end: it was at {probe.asking}")
     if not any(value is not None for value in probe.data.values()):
         raise CannotTell(f"the probe {name} said nothing")
     return probe.data
@@ -29,8 +29,8 @@ def told(now: Snapshot, name: str) -> Row:
 
 def last_words(probe: Probe) -> str:
     """Why a probe did not come to its end, and what it was at."""
-    asking, error = probe.data.get("asking"), probe.error or "without a word"
-    return error if asking is None or str(asking) in error else f"{error}, at {asking}"
+    error = probe.error or "without a word"
+    return error if probe.asking is None or probe.asking in error else f"{error}, at {probe.asking}"
 
 
 def rows_of(now: Snapshot, name: str, key: str) -> tuple[Row, ...]:
@@ -43,39 +43,37 @@ def rows_of(now: Snapshot, name: str, key: str) -> tuple[Row, ...]:
 
 def gpu_rows(now: Snapshot, name: str, key: str = "gpus") -> tuple[Row, ...]:
     """One row for each GPU that CUDA may see."""
-    rows = rows_of(now, name, key)
-    _same(
-        name, [str(row.get("bus_id")) for row in rows], _seen(now, len(rows), [str(row.get("bus_id")) for row in rows])
-    )
-    return rows
+    rows = [(str(row.get("bus_id")), row) for row in rows_of(now, name, key)]
+    return _whole(name, rows, _seen(now, [one for one, _ in rows]))
 
 
 def pair_rows(now: Snapshot, name: str, key: str = "pairs") -> tuple[Row, ...]:
     """One row for each ordered pair of the GPUs that CUDA may see."""
-    rows = rows_of(now, name, key)
-    ids = list(dict.fromkeys(str(row.get("a")) for row in rows))
-    seen = _seen(now, len(ids), ids)
-    wanted = [f"{a} -> {b}" for a in seen for b in seen if a != b]
-    _same(name, [f"{row.get('a')} -> {row.get('b')}" for row in rows], wanted)
-    return rows
+    rows = [(f"{row.get('a')} -> {row.get('b')}", row) for row in rows_of(now, name, key)]
+    seen = _seen(now, [str(row.get("a")) for _, row in rows])
+    return _whole(name, rows, [f"{a} -> {b}" for a in seen for b in seen if a != b])
 
 
 def port_rows(now: Snapshot, name: str, key: str = "ports") -> tuple[Row, ...]:
     """One row for each RDMA port that is up (EFA's are not asked)."""
-    rows = rows_of(now, name, key)
-    ports = [port for hca in now.machine.hcas if not is_efa(hca) for port in hca.ports if port.state == "ACTIVE"]
-    _same(name, [f"{row.get('hca')}:{row.get('port')}" for row in rows], [port.name for port in ports])
-    return rows
+    rows = [(f"{row.get('hca')}:{row.get('port')}", row) for row in rows_of(now, name, key)]
+    hcas = [hca for hca in now.machine.hcas if not is_efa(hca)]
+    return _whole(name, rows, [port.name for hca in hcas for port in hca.ports if port.state == "ACTIVE"])
 
 
-def may_see(now: Snapshot) -> int | None:
+def all_ranks(now: Snapshot, name: str, key: str) -> Row:
+    """What a probe with a rank for each GPU that CUDA may see (at least one) said; `key` holds their number."""
+    data, want = told(now, name), max(1, may_see(now))
+    codes = data.get("codes") or ()
+    if data.get(key) != want or len(codes) != want:
+        raise CannotTell(f"the probe {name} ran {data.get(key)} ranks, of which {len(codes)} ended; {want} belong here")
+    return data
+
+
+def may_see(now: Snapshot) -> int:
     """How many of the GPUs CUDA may see: what CUDA_VISIBLE_DEVICES leaves of them, up to its first entry that names
-    none. None where that cannot be said: a GPU in MIG mode shows what was made of it, and one whose device node is not
-    known may not be this container's. Source: CUDA programming guide, "CUDA Environment Variables"."""
-    gpus = now.machine.gpus
-    if any(gpu.mig for gpu in gpus) or any(gpu.node is None for gpu in gpus):
-        return None
-    words = now.environ.get("CUDA_VISIBLE_DEVICES")
+    none. Source: CUDA programming guide, "CUDA Environment Variables"."""
+    gpus, words = now.machine.gpus, now.environ.get("CUDA_VISIBLE_DEVICES")
     if words is None:
         return len(gpus)
     seen = 0
@@ -92,23 +90,23 @@ def _names_one(word: str, gpus: tuple[Gpu, ...]) -> bool:
     return word.isdigit() and int(word) < len(gpus)
 
 
-def _seen(now: Snapshot, count: int, ids: list[str]) -> list[str]:
-    """Bus ids of the GPUs of which a probe should have told, which told of `ids`."""
+def _seen(now: Snapshot, ids: list[str]) -> list[str]:
+    """Bus ids of the GPUs of which a probe that told of `ids` should have told: of all, or of as many as the user left.
+    Which ones these are CUDA decides."""
     every, most = [str(gpu.bus_id) for gpu in now.machine.gpus], may_see(now)
     mine = [one for one in every if one in ids]
-    return mine if most is None or (most < len(every) and most == count == len(mine)) else every
+    return mine if most < len(every) and len(mine) == most else every
 
 
-def _same(name: str, got: Iterable[str], want: Iterable[str]) -> None:
-    """CannotTell where a probe told of other things than of those that are here, or of one twice."""
-    got, want = sorted(got), sorted(want)
-    if got != want:
-        missing, strange = sorted(set(want) - set(got)), sorted(set(got) - set(want))
-        words = [f"nothing of {', '.join(missing)}"] if missing else []
-        words += [f"of {', '.join(strange)}, which is not here"] if strange else []
-        raise CannotTell(f"the probe {name} told {' and '.join(words) or 'of one twice'}")
+def _whole(name: str, rows: Iterable[tuple[str, Row]], wanted: list[str]) -> tuple[Row, ...]:
+    """One row for each of those wanted, in their order; CannotTell where one is missing. Others are left out."""
+    by_name = dict(rows)
+    missing = [one for one in wanted if one not in by_name]
+    if missing or not wanted:
+        raise CannotTell(f"the probe {name} told nothing of {', '.join(missing) or 'what is here'}")
+    return tuple(by_name[one] for one in wanted)
 
 
-def rates_of(rows: Any, key: str, name: str = "bus_id") -> dict[str, float]:
-    """Name -> rate of the rows that have one."""
-    return {row[name]: row[key] for row in rows or () if row.get(key)}
+def rates_of(rows: Iterable[Row], key: str, name: str = "bus_id") -> dict[str, float]:
+    """Name -> rate; CannotTell where one is not known."""
+    return {row[name]: known(row.get(key), f"{key} of {row[name]}") for row in rows}

@@ -1,7 +1,9 @@
 """PCIe links of GPUs and HCAs: width, speed under load, errors, and slots that are too small."""
 
-from checks import CannotTell, check, known, say
-from checks.needs import BARE_METAL, BUS, GPU, GPUS, HOST, KERNEL_LOG, LINKS, NVML, RDMA
+from checks import CannotTell, Need, check, known, say
+from checks.health import told as driver_tells
+from checks.measured import gpu_rows
+from checks.needs import BARE_METAL, BUS, GPU, GPUS, HOST, KERNEL_LOG, LINKS, NVML, RDMA, TORCH
 from rig.finding import Finding
 from rig.host import PciLink
 from rig.lean import Iterable, Iterator
@@ -15,6 +17,10 @@ CODING = {2.5: 0.8, 5.0: 0.8}  # 8b/10b; 128b/130b from 8 GT/s on
 REPLAYS_MANY = 10_000  # own thresholds: lifetime counts, a healthy link shows a few after each reset
 CORRECTABLE_MANY = 10_000
 NONFATAL_MANY = 100
+LIMITS = Need(
+    "pcie-limits", "the driver does not tell what the links can", lambda now: driver_tells(now, "pcie_gen_max")
+)
+LOADED = (GPU, NVML, LINKS, LIMITS, TORCH)
 
 
 def gpu_links(now: Snapshot) -> list[tuple[str, PciLink]]:
@@ -156,7 +162,7 @@ def hca_slots_carry_the_ports_rate(now: Snapshot) -> Iterator[Finding]:
             yield say(text, link.bus_id, rate, round(room))
 
 
-@check(at="full", needs=(GPU, NVML), domain="host", fix=RESEAT, probe="gpu_copy")
+@check(at="full", needs=LOADED, domain="host", fix=RESEAT, probe="gpu_copy")
 def gpu_links_reach_full_speed_under_load(now: Snapshot) -> Iterator[Finding]:
     """Each GPU's link runs at its full PCIe generation while data is copied.
 
@@ -168,7 +174,7 @@ def gpu_links_reach_full_speed_under_load(now: Snapshot) -> Iterator[Finding]:
     yield from _under_load(now, "pcie_gen_load", "pcie_gen_max", "at PCIe generation {got} of {want} under load")
 
 
-@check(at="full", needs=(GPU, NVML), domain="host", fix=RESEAT, probe="gpu_copy")
+@check(at="full", needs=LOADED, domain="host", fix=RESEAT, probe="gpu_copy")
 def gpu_links_keep_their_lanes_under_load(now: Snapshot) -> Iterator[Finding]:
     """No GPU's link loses lanes while data is copied.
 
@@ -179,15 +185,15 @@ def gpu_links_keep_their_lanes_under_load(now: Snapshot) -> Iterator[Finding]:
 
 
 def _under_load(now: Snapshot, measured: str, limit: str, words: str) -> Iterator[Finding]:
-    probe = known(now.probes.get("gpu_copy"), "the links under load")
     most = {gpu.bus_id: getattr(gpu, limit) for gpu in now.host.gpus} if now.host else {}
     names = {gpu.bus_id: f"GPU {gpu.index}" for gpu in now.machine.gpus}
-    told = [(one.get("bus_id"), one.get(measured)) for one in known(probe.data.get("gpus"), "the links under load")]
-    told = [(bus, got) for bus, got in told if got is not None and most.get(bus) is not None]
-    for bus, got in known(told or None, "the links under load"):
-        if got < most[bus]:
-            text = f"{names.get(bus, bus)} runs {words.format(got=got, want=most[bus])}"
-            yield say(text, bus, most[bus], got)
+    for row in gpu_rows(now, "gpu_copy"):
+        bus, got = row["bus_id"], row.get(measured)
+        want = most.get(bus)
+        if got is None or want is None:
+            yield say(f"{names[bus]}: its PCIe link under load is not known", bus, outcome="unknown")
+        elif got < want:
+            yield say(f"{names[bus]} runs {words.format(got=got, want=want)}", bus, want, got)
 
 
 @check(at="quick", needs=(BUS, KERNEL_LOG), domain="host", severity="warn", fix=RESEAT)

@@ -33,9 +33,9 @@ class ProbeProgram(NamedTuple):
 # library_identity  libraries [name, path, version, sha256], nccl_static, verbs, verbs_error, verbs_devices, collective
 # gpu_init          driver {code, name, seconds}, gpus [index, bus_id, code, name, step, seconds]
 # shm               wanted_bytes, touched_bytes, seconds, error
-# gpu_memory        gpus [bus_id, copy_gb_s, triad_gb_s, bytes]
+# gpu_memory        gpus [bus_id, copy_gb_s, bytes]
 # gpu_matmul        gpus [bus_id, model, bf16_tflops, fp16_tflops, sm_clock_mhz, reasons, temperature_c,
-#                   digest, stable], together [bus_id, tflops, sm_clock_mhz, reasons, temperature_c]
+#                   digest, stable], together [bus_id, kind, tflops, sm_clock_mhz, reasons, temperature_c]
 # gpu_copy          gpus [bus_id, h2d_gb_s, d2h_gb_s, pcie_gen_load, pcie_width_load]
 # gpu_p2p           pairs [a, b, claimed, right, gb_s, error]
 # nccl_node         gpus, bytes, seconds, algbw_gb_s, busbw_gb_s, right, codes, transports, nets, gdr, hcas,
@@ -49,7 +49,8 @@ class ProbeProgram(NamedTuple):
 # disk              path, bytes, write_bytes_per_s, read_bytes_per_s, free_bytes, error
 PROBES: tuple[ProbeProgram, ...] = (
     ProbeProgram("stack_import", "stack_import.py", "quick", 60, (TORCH,)),
-    ProbeProgram("gpu_init", "gpu_init.py", "quick", 60, (GPU,), driver=True, python="rig"),
+    # Without persistence cuInit takes seconds for each GPU; what hangs must be told before the time of full is over.
+    ProbeProgram("gpu_init", "gpu_init.py", "quick", 45, (GPU,), driver=True, python="rig"),
     ProbeProgram("library_identity", "library_identity.py", "quick", 60, (TORCH,), driver=True),
     ProbeProgram("shm", "shm.py", "quick", 20, python="rig"),
     ProbeProgram("deepspeed_ops", "deepspeed_ops.py", "full", 120, (TORCH,), driver=True),

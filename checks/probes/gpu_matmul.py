@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from devices import Device, Watcher, devices
@@ -34,14 +34,23 @@ def inputs(size: int) -> Pairs:
     return {name: (first, second) for name, (first, second) in made.items()}
 
 
-def rate(device: Device, a: Any, b: Any, out: Any, seconds: float) -> float:
+class Work(NamedTuple):
+    """Two matrices of one kind, and where their product goes."""
+
+    kind: str
+    a: Any
+    b: Any
+    out: Any
+
+
+def rate(device: Device, work: Work, seconds: float) -> float:
     """TFLOP/s over about so many seconds."""
     import torch
 
-    size, done, began = a.shape[0], 0, time.perf_counter()
+    size, done, began = work.a.shape[0], 0, time.perf_counter()
     while (spent := time.perf_counter() - began) < seconds:
         for _ in range(4):
-            torch.matmul(a, b, out=out)
+            torch.matmul(work.a, work.b, out=work.out)
         done += 4
         device.wait()
     return float(f"{2 * size**3 * done / spent / 1e12:.4g}")
@@ -57,41 +66,43 @@ def digest(out: Any) -> str:
 
 
 def kinds(device: Device) -> list[str]:
-    """What is worth asking: before Ampere bf16 is emulated; this torch cannot multiply fp16 on a CPU."""
+    """What is worth asking; the last one, which trainings use, is that of all together. Before Ampere bf16 is emulated;
+    this torch cannot multiply fp16 on a CPU."""
     import torch
 
     if not device.is_gpu:
         return ["bf16"]
-    return ["bf16", "fp16"] if torch.cuda.get_device_capability(device.name)[0] >= 8 else ["fp16"]
+    return ["fp16", "bf16"] if torch.cuda.get_device_capability(device.name)[0] >= 8 else ["fp16"]
 
 
-def alone(device: Device, pairs: Pairs, watcher: Watcher) -> tuple[dict[str, Any], tuple[Any, Any, Any]]:
+def alone(device: Device, pairs: Pairs, watcher: Watcher) -> tuple[dict[str, Any], Work]:
     """What is told of one GPU, and its matrices for the run of all together."""
     import torch
 
     told: dict[str, Any] = {"bus_id": device.bus_id, "model": device.model, "bf16_tflops": None, "fp16_tflops": None}
     told.update(stable=True, digest="")
-    work: tuple[Any, Any, Any] = (None, None, None)
     looked: dict[str, Any] = {}
     for name in kinds(device):
         a, b = (matrix.to(device.name) for matrix in pairs[name])
         first = torch.matmul(a, b)
-        work = (a, b, torch.empty_like(first))
+        work = Work(name, a, b, torch.empty_like(first))
         thread = threading.Timer(SECONDS_ALONE / 2, lambda: looked.update(watcher.look(device.bus_id)))
         thread.start()
-        told[f"{name}_tflops"] = rate(device, *work, SECONDS_ALONE)
+        told[f"{name}_tflops"] = rate(device, work, SECONDS_ALONE)
         thread.join()
-        told["stable"] = told["stable"] and bool(torch.equal(first, work[2]))
+        told["stable"] = told["stable"] and bool(torch.equal(first, work.out))
         told["digest"] += digest(first)
     return {**told, **looked}, work
 
 
-def together(found: list[Device], works: list[tuple[Any, Any, Any]], watcher: Watcher) -> list[dict[str, Any]]:
+def together(found: list[Device], works: list[Work], watcher: Watcher) -> list[dict[str, Any]]:
     """All GPUs at once, each driven by a thread of its own (torch lets go of the interpreter while it waits)."""
     rates: dict[str, float] = {}
 
-    def drive(device: Device, work: tuple[Any, Any, Any]) -> None:
-        rates[device.bus_id] = rate(device, *work, SECONDS_TOGETHER)
+    kind = {device.bus_id: work.kind for device, work in zip(found, works, strict=True)}
+
+    def drive(device: Device, work: Work) -> None:
+        rates[device.bus_id] = rate(device, work, SECONDS_TOGETHER)
 
     threads = [threading.Thread(target=drive, args=pair) for pair in zip(found, works, strict=True)]
     for thread in threads:
@@ -100,7 +111,7 @@ def together(found: list[Device], works: list[tuple[Any, Any, Any]], watcher: Wa
     looked = {device.bus_id: watcher.look(device.bus_id) for device in found}
     for thread in threads:
         thread.join()
-    return [{"bus_id": name, "tflops": value, **looked[name]} for name, value in sorted(rates.items())]
+    return [{"bus_id": one, "kind": kind[one], "tflops": value, **looked[one]} for one, value in sorted(rates.items())]
 
 
 def main() -> None:

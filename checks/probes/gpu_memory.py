@@ -1,6 +1,6 @@
-"""The memory rate of each GPU: a copy (two bytes moved for each byte) and a triad a = b + s * c (three).
+"""The memory rate of each GPU: a copy, which moves two bytes for each byte.
 
-After STREAM's kernels. One GPU at a time; not seen on hardware yet.
+One GPU at a time; not seen on hardware yet.
 """
 
 import os
@@ -18,11 +18,9 @@ def measure(device: Device) -> dict[str, object]:
     import torch
 
     size = min(LARGEST, device.free_bytes() // 8)
-    a, b, c = (torch.ones(size // 4, device=device.name) for _ in range(3))
+    a, b = (torch.ones(size // 4, device=device.name) for _ in range(2))
     copied = best_seconds(device, lambda: a.copy_(b), rounds=5, repeat=10)
-    added = best_seconds(device, lambda: torch.add(b, c, alpha=3.0, out=a), rounds=5, repeat=10)
-    rates = {"copy_gb_s": 2 * size / copied / 1e9, "triad_gb_s": 3 * size / added / 1e9}
-    return {"bus_id": device.bus_id, "bytes": size, **{name: round(rate, 1) for name, rate in rates.items()}}
+    return {"bus_id": device.bus_id, "bytes": size, "copy_gb_s": round(2 * size / copied / 1e9, 1)}
 
 
 def main() -> None:

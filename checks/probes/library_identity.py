@@ -4,6 +4,9 @@ Not by hearsay: `torch.cuda.nccl.version()` is a constant of torch's build, what
 NVIDIA/nccl#1212); so `ncclGetVersion` is called in the very file that is mapped. Where none is mapped NCCL is linked
 into torch (NVIDIA/nccl#1171, #809), and the line that it prints at its start is read instead.
 
+Each file's hash is told too: no check judges it, but by it two nodes' snapshots are compared. The smallest are hashed
+first, and none after HASHING_S: libnccl alone has 200 MB.
+
 The collective over NCCL, where a GPU is, has not been seen on hardware yet.
 """
 
@@ -14,6 +17,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +26,7 @@ from telling import first_line, run, tell
 
 KNOWN = re.compile(r"(libnccl-net|libnccl|libcudart|libcuda|libibverbs)(-[\w.]+)?\.so(\.|$)")
 PROVIDER = re.compile(r"(lib\w+)-rdmav\d+\.so$")
+HASHING_S = 2.0  # for all of them
 BANNER = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 
 
@@ -59,12 +64,25 @@ def version(name: str, path: str) -> str | None:
     return in_name[1] if in_name else None
 
 
-def sha256(path: str) -> str | None:
+def hashes(paths: list[str], seconds: float) -> dict[str, str]:
+    """Path -> sha256 of those that could be read within so many seconds, the smallest first."""
+    until, made = time.monotonic() + seconds, dict[str, str]()
+    for path in sorted(paths, key=lambda path: os.path.getsize(path) if os.path.exists(path) else 0):
+        hashed = sha256(path, until)
+        if hashed is not None:
+            made[path] = hashed
+    return made
+
+
+def sha256(path: str, until: float) -> str | None:
+    """None where it cannot be read, or not before `until` (monotonic seconds)."""
     made = hashlib.sha256()
     try:
         with open(path, "rb", buffering=0) as file:
             while piece := file.read(4 << 20):
                 made.update(piece)
+                if time.monotonic() > until:
+                    return None
     except OSError:
         return None
     return made.hexdigest()
@@ -132,9 +150,11 @@ def main() -> None:
         ctypes.CDLL("libcuda.so.1")  # which one it is, not whether it works
     with open("/proc/self/maps") as file:
         found = mapped(file.read())
+    made = hashes([path for _, path in found], HASHING_S)
     tell(
         libraries=[
-            {"name": name, "path": path, "version": version(name, path), "sha256": sha256(path)} for name, path in found
+            {"name": name, "path": path, "version": version(name, path), "sha256": made.get(path)}
+            for name, path in found
         ],
         nccl_static=bool(told.get("nccl_built")) and "libnccl" not in [name for name, _ in found],
         asking=None,

@@ -29,11 +29,11 @@ def cudnn_version(number: int | None) -> str | None:
 
 
 def main() -> None:
-    tell(deepspeed=deepspeed_version(), errors=[])
+    tell(deepspeed=deepspeed_version(), errors=[], asking="import of torch")
     try:
         import torch
     except Exception as error:  # an ImportError, or whatever a broken package raises
-        tell(torch=None, errors=[first_line(error)])
+        tell(torch=None, errors=[first_line(error)], asking=None)
         return
     tell(torch=torch.__version__, torch_cuda=torch.version.cuda)
     try:
@@ -42,6 +42,7 @@ def main() -> None:
         tell(cudnn=cudnn_version(torch.backends.cudnn.version()) if torch.version.cuda else None)
     except Exception as error:
         tell(errors=[first_line(error)])
+    tell(asking=None)
 
 
 if __name__ == "__main__":

@@ -114,14 +114,19 @@ def _gpus(now: Snapshot) -> dict[str, dict[str, Any]]:
         },
         "gpu_memory": {
             "gpus": tuple(
-                {"bus_id": gpu.bus_id, "bytes": 1 << 30, "copy_gb_s": hbm, "triad_gb_s": hbm}
+                {"bus_id": gpu.bus_id, "bytes": 1 << 30, "copy_gb_s": hbm}
                 for gpu, hbm in ((gpu, _spread(rates.hbm, index)) for index, gpu in rows)
             )
         },
         "gpu_matmul": {
             "gpus": tuple({**_product(gpu, index, rates), "bus_id": gpu.bus_id} for index, gpu in rows),
             "together": tuple(
-                {"bus_id": gpu.bus_id, "tflops": _spread(rates.fp16 * 0.98, index), **_clocks(rates, index)}
+                {
+                    "bus_id": gpu.bus_id,
+                    "kind": "bf16",
+                    "tflops": _spread(rates.bf16 * 0.98, index),
+                    **_clocks(rates, index),
+                }
                 for index, gpu in rows
             ),
         },

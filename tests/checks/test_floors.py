@@ -2,8 +2,14 @@
 
 import pytest
 
+from checks import evaluate
+from checks.catalogue import family_checks
 from checks.floors import FEW_SHARE, Kind, alike, kind_of, kinds, pcie, rdma_floor_share, stragglers
 from rig.machine import Machine, PciDevice
+from rig.snapshot import Snapshot
+from tests.checks.snapshots import a100, h100, rtx4090
+from tests.checks.twins_collectives import NVL_PAIR
+from tests.checks.twins_performance import NEW_KIND, every, of_kind, probed
 
 UNITS = {"hbm": "GB/s", "bf16": "TFLOP/s", "fp16": "TFLOP/s", "nvlink": "GB/s", "busbw": "GB/s"}
 FIGURES = [(kind, figure) for kind in kinds() for figure in kind.figures]
@@ -29,7 +35,7 @@ def limit(kind: Kind, of: str) -> float:
 
 @pytest.mark.parametrize(("kind", "figure"), FIGURES, ids=NAMES)
 def test_no_figure_is_above_its_limit(kind: Kind, figure: object) -> None:
-    one = kind.figures[kind.figures.index(figure)]  # type: ignore[arg-type]
+    one = kind.figures[kind.figures.index(figure)]
     assert 0 < one.value <= limit(kind, one.of)
     assert one.is_ in ("spec", "measured", "floor", "nvls")
     assert one.unit == UNITS[one.of]
@@ -38,7 +44,7 @@ def test_no_figure_is_above_its_limit(kind: Kind, figure: object) -> None:
 
 @pytest.mark.parametrize(("kind", "figure"), FIGURES, ids=NAMES)
 def test_a_floor_is_below_what_was_measured(kind: Kind, figure: object) -> None:
-    one = kind.figures[kind.figures.index(figure)]  # type: ignore[arg-type]
+    one = kind.figures[kind.figures.index(figure)]
     if one.is_ != "floor":
         return
     for gpus in (2, 3, 4, 8):
@@ -127,3 +133,55 @@ def test_gpus_of_two_models_are_not_compared() -> None:
 def test_a_straggler_is_off_the_median_by_share_and_sigma(rates: list[float], slow: list[int]) -> None:
     found = stragglers({str(index): rate for index, rate in enumerate(rates)}, 0.1)
     assert [int(name) for name, _ in found] == slow
+
+
+V100 = every(of_kind(a100(), "1db5", "Tesla V100-SXM2-32GB", 6), "gpu_matmul", "gpus", bf16_tflops=None)
+FLOORS = {
+    one.id: one
+    for family in ("performance", "collectives")
+    for one in family_checks(family)
+    if "known-kind" in [need.name for need in one.needs]
+}
+
+
+@pytest.mark.parametrize(
+    ("now", "skipped"),
+    [
+        (NEW_KIND, set(FLOORS)),
+        (of_kind(NEW_KIND, "2f00", "NVIDIA Something New", 0, count=1), set(FLOORS)),
+        (of_kind(h100(), "2342", "NVIDIA GH200 480GB", 18), set(FLOORS)),
+        (V100, {"gpus_multiply_as_fast_as_their_kind", "copies_over_nvlink_reach_their_floor"}),
+        (rtx4090(), {"gpu_memory_reaches_its_floor", "gpus_multiply_as_fast_as_their_kind"}),
+        (probed(h100(), "nccl_node", bytes=256 << 20), {"all_reduce_in_the_node_reaches_its_floor"}),
+        (h100(), set()),
+    ],
+)
+def test_what_no_table_knows_is_skipped_by_name_and_never_passed(now: Snapshot, skipped: set[str]) -> None:
+    results = {name: evaluate(one, now) for name, one in FLOORS.items()}
+    named = {
+        name for name, one in results.items() if one.missing.startswith(("known-kind", "floor-", "gpus", "nvlink"))
+    }
+    assert named >= skipped
+    assert not {name for name, one in results.items() if one.outcome == "pass"} & skipped
+    assert skipped or {one.outcome for one in results.values()} == {"pass"}
+
+
+def test_the_peers_of_an_unknown_kind_are_compared_where_there_are_two() -> None:
+    peers = [one for one in family_checks("performance") if "peers" in [need.name for need in one.needs]]
+    single = of_kind(NEW_KIND, "2f00", "NVIDIA Something New", 0, count=1)
+    assert peers
+    assert {evaluate(one, NEW_KIND).outcome for one in peers} == {"pass"}
+    assert {evaluate(one, single).outcome for one in peers} == {"skip"}
+
+
+def test_a_gpu_without_a_floor_beside_one_with_it_is_unknown() -> None:
+    pci = tuple(
+        one._replace(device="2f00") if one.bus_id == h100().machine.gpus[0].bus_id else one
+        for one in h100().machine.pci
+    )
+    now = h100()._replace(machine=h100().machine._replace(pci=pci))
+    assert evaluate(FLOORS["gpu_memory_reaches_its_floor"], now).outcome == "unknown"
+
+
+def test_a_pair_has_the_floor_of_a_pair() -> None:
+    assert evaluate(FLOORS["all_reduce_in_the_node_reaches_its_floor"], NVL_PAIR).outcome == "pass"

@@ -44,6 +44,18 @@ def test_versions_come_from_nccl_s_number_and_from_file_names(probe: Callable[[s
     assert identity.version("libnccl", "/nowhere/libnccl.so.2") is None
 
 
+def test_the_smallest_libraries_are_hashed_first_and_none_when_time_is_over(
+    probe: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = probe("library_identity")
+    small, large = tmp_path / "libcudart.so.12", tmp_path / "libnccl.so.2"
+    small.write_bytes(b"")
+    large.write_bytes(bytes(1 << 20))
+    paths = [str(large), str(small), str(tmp_path / "gone")]
+    assert {path: len(made) for path, made in identity.hashes(paths, 60).items()} == {str(small): 64, str(large): 64}
+    assert list(identity.hashes(paths, -1)) == [str(small)]
+
+
 LOG = """\
 node-1:71:99 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
 node-1:71:99 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:192.0.2.7<0>

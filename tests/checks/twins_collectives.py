@@ -3,7 +3,7 @@
 from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, roce, rtx4090
 from tests.checks.twin import Twin, changed
-from tests.checks.twins_performance import of_kind, probed
+from tests.checks.twins_performance import alone, of_kind, probed, sold
 
 
 def in_pairs(now: Snapshot) -> Snapshot:
@@ -13,12 +13,14 @@ def in_pairs(now: Snapshot) -> Snapshot:
     gpus = tuple(gpu._replace(nvswitch=None, nvlink_peers=(str(partner[gpu.bus_id]),)) for gpu in now.machine.gpus)
     rows = now.probes["gpu_p2p"].data["pairs"]
     pairs = tuple({**row, "gb_s": 256.0 if row["b"] == partner.get(row["a"]) else 41.0} for row in rows)
-    return changed(probed(now, "gpu_p2p", pairs=pairs), machine__gpus=gpus)
+    return changed(probed(now, "gpu_p2p", pairs=pairs), machine__gpus=gpus)  # type: ignore[no-any-return]
 
 
 # H100 NVL: twelve of eighteen links by design, in pairs; the rule for SXM boards called each of them broken.
 NVL = in_pairs(of_kind(h100(), "2321", "NVIDIA H100 NVL", 12))
-NVL_PAIR = probed(of_kind(h100(), "2321", "NVIDIA H100 NVL", 12, count=2), "nccl_node", gpus=2, busbw_gb_s=230.0)
+NVL_PAIR = probed(
+    of_kind(h100(), "2321", "NVIDIA H100 NVL", 12, count=2), "nccl_node", gpus=2, codes=(0, 0), busbw_gb_s=230.0
+)
 # A100 on PCIe without bridges: no link is active, and 20 GB/s are right.
 NO_BRIDGE = probed(of_kind(a100(), "20b5", "NVIDIA A100 80GB PCIe", 0), "nccl_node", busbw_gb_s=19.8)
 WARNING = "node-1:71:99 [0] misc/socket.cc:484 NCCL WARN Net : Connection refused"
@@ -50,6 +52,15 @@ TWINS = (
         says="unspecified launch failure",
         fix="NCCL_P2P_DISABLE=1",
         domain="platform",
+    ),
+    Twin(
+        "copies_between_gpus_arrive",
+        probed(h100(), "gpu_p2p", pairs__3__right=None),
+        h100(),
+        says="what arrived is not known",
+        fix="NCCL_P2P_DISABLE=1",
+        domain="platform",
+        outcome="unknown",
     ),
     Twin(
         "copies_over_nvlink_reach_their_floor",
@@ -152,7 +163,7 @@ TWINS = (
     Twin(  # a short message says nothing about the links
         "all_reduce_in_the_node_reaches_its_floor",
         probed(h100(), "nccl_node", busbw_gb_s=180.0, bytes=1 << 30),
-        probed(h100(), "nccl_node", busbw_gb_s=180.0, bytes=256 << 20),
+        probed(h100(), "nccl_node", busbw_gb_s=335.0, bytes=1 << 30),
         says="180 GB/s; H100 SXM5 80 GB: 330 at least",
         fix="NVLink",
         domain="host",
@@ -160,28 +171,46 @@ TWINS = (
     ),
     Twin(
         "all_reduce_through_the_network_sums_up",
-        probed(roce(), "nccl_network", **FAILED, error=None),
+        sold(probed(roce(), "nccl_network", **FAILED, error=None)),
         roce(),
         says="through the network transport failed on rank 1: node-1:71:99 [0] misc/socket.cc:484 NCCL WARN",
         fix="rig check --only",
         domain="host",
         reported=("NVIDIA/nccl#1131",),
     ),
+    Twin(  # one node alone does not need it
+        "all_reduce_through_the_network_sums_up",
+        alone(probed(roce(), "nccl_network", **FAILED, error=None)),
+        alone(roce()),
+        says="through the network transport failed on rank 1",
+        fix="roce,limits,gpudirect --level full",
+        domain="host",
+        outcome="warn",
+    ),
     Twin(
         "network_transport_uses_rdma",
-        probed(h100(), "nccl_network", nets=("Socket",), gdr=False),
+        sold(probed(h100(), "nccl_network", nets=("Socket",), gdr=False)),
         h100(),
         says="NET/Socket, though RDMA devices are there",
-        fix="libibverbs, /dev/infiniband, memlock",
+        fix="libibverbs, its provider, GIDs, memlock",
         domain="image",
         reported=("NVIDIA/nvidia-container-toolkit#1877", "NVIDIA/nccl-tests#206", "microsoft/superbenchmark#569"),
     ),
     Twin(
         "network_transport_uses_rdma",
-        changed(probed(roce(), "nccl_network", nets=("Socket",)), environ={"NCCL_IB_DISABLE": "1"}),
+        changed(sold(probed(roce(), "nccl_network", nets=("Socket",))), environ={"NCCL_IB_DISABLE": "1"}),
         roce(),
         says="NET/Socket",
         fix="unset NCCL_IB_DISABLE",
         domain="user",
+    ),
+    Twin(
+        "network_transport_uses_rdma",
+        alone(probed(roce(), "nccl_network", nets=("Socket",))),
+        alone(roce()),
+        says="NET/Socket",
+        fix="rig check --only rdma,roce,limits,identity",
+        domain="image",
+        outcome="warn",
     ),
 )

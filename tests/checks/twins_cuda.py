@@ -32,7 +32,16 @@ def use(says: str, fix: str, domain: str, broken: Snapshot, reported: tuple[str,
 
 FABRIC = ("pytorch/pytorch#35710", "dstackai/dstack#2348", "huggingface/huggingface_hub#4134", "jax-ml/jax#34113")
 COMPAT = ("NVIDIA/nvidia-container-toolkit#291", "NVIDIA/nvidia-docker#1515")
-HUNG = Probe("gpu_init", "unresponsive", {"asking": "0000:4c:00.0", "driver": STARTED, "gpus": []}, "", 60.0)
+ALL = rows(h100())
+
+
+def only(count: int) -> Snapshot:
+    """CUDA sees the first `count` GPUs and says nothing of the others."""
+    data = {"driver": STARTED, "gpus": ALL[:count], "asking": None}
+    return changed(h100(), probes__gpu_init=Probe("gpu_init", "ok", data, "", 3.0))  # type: ignore[no-any-return]
+
+
+HIDING = "CUDA_VISIBLE_DEVICES"
 
 TWINS = (
     use("the fabric manager", "nvidia-fabricmanager", "host", refused(802, "CUDA_ERROR_SYSTEM_NOT_READY"), FABRIC),
@@ -52,12 +61,25 @@ TWINS = (
         "host",
         tried(h100(), code=700, name="CUDA_ERROR_ILLEGAL_ADDRESS", step="cuCtxSynchronize"),
     ),
-    use(
-        "unresponsive: 0000:4c:00.0 gave no answer in 60 s",
-        "reboot",
-        "host",
-        changed(h100(), probes__gpu_init=HUNG),
-        ("NVIDIA/NVSentinel#1576",),
+    use("stub, made for linking only", "stubs folder", "image", refused(34, "CUDA_ERROR_STUB_LIBRARY")),
+    use("CUDA sees 7 of 8 GPUs, not GPU 7", "Xid", "host", only(7)),
+    use("CUDA sees 0 of 8 GPUs", "start the container anew", "host", only(0)),
+    Twin(  # the user hid the others
+        "every_gpu_can_be_used",
+        changed(only(1), environ={HIDING: "0,1"}),
+        changed(only(2), environ={HIDING: "0,1"}),
+        says="CUDA sees 1 of 2 GPUs",
+        fix="Xid",
+        domain="host",
+    ),
+    Twin(  # a GPU in MIG mode shows what was made of it
+        "every_gpu_can_be_used",
+        changed(only(7), machine__gpus__7__mig=True),
+        h100(),
+        says="CUDA sees 7 of 8 GPUs",
+        fix="Xid",
+        domain="host",
+        outcome="unknown",
     ),
     Twin(
         "gpus_start_quickly",

@@ -108,6 +108,15 @@ TWINS = (
         ),
     ),
     Twin(
+        "gpu_links_reach_full_speed_under_load",
+        loaded(h100(), pcie_gen_load=None),
+        loaded(h100()),
+        says="GPU 0: its PCIe link under load is not known",
+        fix="reseat",
+        domain="host",
+        outcome="unknown",
+    ),
+    Twin(
         "gpu_links_keep_their_lanes_under_load",
         loaded(h100(), pcie_width_load=8),
         loaded(h100()),
