@@ -4,16 +4,15 @@ Sources: Documentation/ABI/testing/sysfs-bus-pci, drivers/pci/pci-sysfs.c, drive
 include/uapi/linux/pci_regs.h (ACS), drivers/iommu.
 """
 
-from rig.lean import Iterable
+from rig.lean import Iterable, NamedTuple
 from rig.machine import PciDevice
 from rig.root import Root
-from rig.text import hexadecimal, is_bus_id, line, parse_ids, parse_uevent, whole
+from rig.text import hexadecimal, is_bus_id, line, parse_ids, parse_speed, parse_uevent, parse_width, whole
 
 DEVICES = "/sys/bus/pci/devices/"
 NVIDIA, MELLANOX, BROADCOM = "10de", "15b3", "1000"
 PCI_BRIDGE = "060400"
 MAKERS = (NVIDIA, MELLANOX)  # whose devices are facts even where no driver is bound or no interface is visible
-WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 EXTENDED_CAPABILITY_ACS = 0x000D
 ACS_REDIRECTS = 0x04 | 0x08 | 0x10  # P2P Request Redirect, P2P Completion Redirect, Upstream Forwarding
 
@@ -34,56 +33,52 @@ def parse_parents(path: str | None) -> tuple[str | None, tuple[str, ...]]:
     return root, tuple(above[:-1])
 
 
-def parse_speed(text: str | None) -> float | None:
-    """GT/s per lane of `16.0 GT/s PCIe` (older kernels: `8 GT/s`); None for `Unknown` and anything else."""
-    words = (line(text, 40) or "").split()
-    if len(words) < 2 or words[1] != "GT/s" or words[0].strip("0123456789.") or words[0].count(".") > 1:
-        return None
-    try:
-        speed = float(words[0])
-    except ValueError:
-        return None
-    return speed if 2.0 <= speed <= 256.0 else None
-
-
-def parse_width(text: str | None) -> int | None:
-    """Lanes; 0 (no link) and 255 (unknown) are None."""
-    lanes = whole(text, 1, 32)
-    return lanes if lanes in WIDTHS else None
-
-
 def parse_numa(text: str | None) -> int | None:
     """NUMA node; -1 (unknown, usual in a VM) is None. The kernel has at most 1024 (CONFIG_NODES_SHIFT <= 10)."""
     return whole(text, 0, 1023)
 
 
-def parse_bus_table(text: str | None) -> dict[str, tuple[str, str] | None] | None:
-    """`BB:DD.F` -> (vendor, device) of each function in /proc/bus/pci/devices; None for a name that two domains share
-    (the file has no domains), and None altogether when it is another text.
+class BusTable(NamedTuple):
+    """/proc/bus/pci/devices, which has no domains: `ids` = the first two columns (`1b00` -> `10de2330`), `makers` =
+    `BB:DD.F` of each device of MAKERS, `unique` = whether no two domains share a slot."""
 
-    A line begins `1b00\t10de2330\t...`: bus and device-function, vendor and device. One read instead of hundreds.
-    """
+    ids: dict[str, str] = {}  # noqa: RUF012
+    makers: tuple[str, ...] = ()
+    unique: bool = False
+
+
+def parse_bus_table(text: str | None) -> BusTable | None:
+    """A line begins `1b00\\t10de2330\\t...`: bus and device-function, vendor and device; None when it is another text.
+    One read instead of hundreds, and few of its lines are looked at closely."""
     if not text or text[4:5] != "\t":
         return None
-    found: dict[str, tuple[str, str] | None] = {}
-    for entry in text.split("\n"):
-        if entry[4:5] != "\t":
-            continue
-        slot, vendor, device = hexadecimal(entry[:4], 4), hexadecimal(entry[5:9], 4), hexadecimal(entry[9:13], 4)
-        if slot is None or vendor is None or device is None:
-            return None
-        number = int(slot[2:], 16)
-        name = f"{slot[:2]}:{number >> 3:02x}.{number & 7}"
-        found[name] = (vendor, device) if found.get(name, (vendor, device)) == (vendor, device) else None
-    return found
+    lines = [entry for entry in text.split("\n") if entry[4:5] == "\t"]
+    makers = []
+    for entry in lines:
+        if entry[5:9] in MAKERS:
+            slot = hexadecimal(entry[:4], 4)
+            if slot is None:
+                return None
+            number = int(slot[2:], 16)
+            makers.append(f"{slot[:2]}:{number >> 3:02x}.{number & 7}")
+    ids = {entry[:4]: entry[5:13] for entry in lines}
+    return BusTable(ids, tuple(makers), len(ids) == len(lines))
 
 
-def candidates(root: Root, names: list[str], table: dict[str, tuple[str, str] | None] | None) -> list[str]:
+def ids_in(table: BusTable | None, bus_id: str) -> tuple[str, str] | None:
+    """(vendor, device) of a function by the table; None where it does not tell for certain."""
+    if table is None or not table.unique:
+        return None
+    text = table.ids.get(f"{bus_id[-7:-5]}{int(bus_id[-4:-2], 16) << 3 | int(bus_id[-1], 16):02x}", "")
+    vendor, device = hexadecimal(text[:4], 4), hexadecimal(text[4:], 4)
+    return None if vendor is None or device is None else (vendor, device)
+
+
+def candidates(root: Root, names: list[str], table: BusTable | None) -> list[str]:
     """Bus ids of devices of MAKERS."""
     if table is None:
         return [name for name in names if hexadecimal(root.read(f"{DEVICES}{name}/vendor"), 4) in MAKERS]
-    makers = {tail for tail, ids in table.items() if ids is None or ids[0] in MAKERS}
-    return [name for name in names if name[-7:] in makers]
+    return [name for name in names if name[-7:] in table.makers]
 
 
 def wanted(device: PciDevice) -> bool:
@@ -166,7 +161,6 @@ def read_tree(
     known, asked = set(present), set(also)
     found: dict[str, PciDevice] = {}
     table = parse_bus_table(root.read("/proc/bus/pci/devices"))
-    ids_of = {} if links or table is None else table
     for name in dict.fromkeys((*candidates(root, present, table), *(name for name in asked if name in known))):
         host, above = parse_parents(root.link(DEVICES + name))
         device = read_device(root, name, host, above, links)
@@ -176,7 +170,7 @@ def read_tree(
         for depth, bridge in enumerate(above):
             if bridge in found:
                 continue
-            ids = ids_of.get(bridge[-7:])
+            ids = None if links else ids_in(table, bridge)
             if ids is None:
                 found[bridge] = read_device(root, bridge, host, above[:depth], links)
             else:

@@ -4,32 +4,15 @@ Sources: Documentation/ABI/testing/sysfs-bus-pci (current_link_speed and its kin
 Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats, include/linux/ioport.h (flags of a resource).
 """
 
-import re
-
 from rig.host import PciLink
 from rig.lean import Iterable
 from rig.root import Root
-from rig.text import hexadecimal, is_bus_id, line, whole
+from rig.text import hexadecimal, is_bus_id, parse_speed, parse_width, whole
 
 DEVICES = "/sys/bus/pci/devices/"
-SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) GT/s")
-WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 BARS = 6  # lines of `resource` that are BARs; the ROM and a bridge's windows follow
 MEMORY, PREFETCHABLE = 0x200, 0x2000
 TOTALS = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
-
-
-def parse_gts(text: str | None) -> float | None:
-    """GT/s per lane of `16.0 GT/s PCIe`; None for `Unknown` and what no link has."""
-    told = SPEED.match(line(text, 40) or "")
-    speed = float(told[1]) if told else 0.0
-    return speed if 2.0 <= speed <= 256.0 else None
-
-
-def parse_lanes(text: str | None) -> int | None:
-    """Lanes; 0 (no link, as virtual functions tell) and 255 (unknown) are None."""
-    lanes = whole(text, 1, 32)
-    return lanes if lanes in WIDTHS else None
 
 
 def parse_errors(text: str | None, kind: str) -> int | None:
@@ -67,15 +50,15 @@ def read_link(root: Root, bus_id: str) -> PciLink:
     upper = f"{DEVICES}{above}/"
     return PciLink(
         bus_id,
-        parse_gts(read(folder + "current_link_speed")),
-        parse_lanes(read(folder + "current_link_width")),
-        parse_gts(read(folder + "max_link_speed")),
-        parse_lanes(read(folder + "max_link_width")),
+        parse_speed(read(folder + "current_link_speed")),
+        parse_width(read(folder + "current_link_width")),
+        parse_speed(read(folder + "max_link_speed")),
+        parse_width(read(folder + "max_link_width")),
         parse_errors(read(folder + "aer_dev_fatal"), "fatal"),
         parse_errors(read(folder + "aer_dev_nonfatal"), "nonfatal"),
         parse_errors(read(folder + "aer_dev_correctable"), "correctable"),
-        parse_gts(read(upper + "max_link_speed")) if above else None,
-        parse_lanes(read(upper + "max_link_width")) if above else None,
+        parse_speed(read(upper + "max_link_speed")) if above else None,
+        parse_width(read(upper + "max_link_width")) if above else None,
         parse_bar(read(folder + "resource")),
     )
 

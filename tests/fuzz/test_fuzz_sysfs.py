@@ -19,11 +19,10 @@ from rig.capture import Recorder
 from rig.capture_text import render
 from rig.captured import Captured, Tree, parse
 from rig.detect import detect
-from rig.detect.pci import WIDTHS
 from rig.emit import to_json
 from rig.machine import Machine
 from rig.root import Collected, Space
-from rig.text import is_bus_id
+from rig.text import WIDTHS, is_bus_id
 from rig.topology import CLASSES, path_class, tree
 
 EXAMPLES = int(os.environ.get("RIG_FUZZ", "300"))

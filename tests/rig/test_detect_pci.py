@@ -43,37 +43,6 @@ def test_parents_are_the_bridges_on_the_way(path: str | None, parents: tuple[str
     assert pci.parse_parents(path) == parents
 
 
-@pytest.mark.parametrize(
-    ("text", "speed"),
-    [
-        ("16.0 GT/s PCIe\n", 16.0),
-        ("32.0 GT/s PCIe", 32.0),
-        ("8 GT/s", 8.0),
-        ("2.5 GT/s PCIe\n", 2.5),
-        ("Unknown speed\n", None),
-        ("Unknown\n", None),
-        ("-16.0 GT/s", None),
-        ("1e9 GT/s", None),
-        ("9999 GT/s", None),
-        ("1.2.3 GT/s", None),
-        (". GT/s", None),
-        ("\0\1\2", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_speeds(text: str | None, speed: float | None) -> None:
-    assert pci.parse_speed(text) == speed
-
-
-@pytest.mark.parametrize(
-    ("text", "width"),
-    [("16\n", 16), ("1", 1), ("0\n", None), ("255\n", None), ("63", None), ("-1", None), ("x16", None)],
-)
-def test_widths(text: str, width: int | None) -> None:
-    assert pci.parse_width(text) == width
-
-
 @pytest.mark.parametrize(("text", "node"), [("0\n", 0), ("7\n", 7), ("-1\n", None), ("999999", None), ("", None)])
 def test_numa_nodes(text: str, node: int | None) -> None:
     assert pci.parse_numa(text) == node
@@ -81,11 +50,13 @@ def test_numa_nodes(text: str, node: int | None) -> None:
 
 def test_the_bus_table_names_slots_of_a_maker() -> None:
     text = "1b00\t10de2330\t5e\t0\n0008\t80860d57\t0\n4b01\t15b3101b\t0\n00ff\t10de1af1\t0\n"
-    table = {"1b:00.0": ("10de", "2330"), "00:01.0": ("8086", "0d57"), "4b:00.1": ("15b3", "101b")}
-    assert pci.parse_bus_table(text) == table | {"00:1f.7": ("10de", "1af1")}
-    assert pci.parse_bus_table(text + "1b00\t10de2331\n") == table | {"00:1f.7": ("10de", "1af1"), "1b:00.0": None}
+    table = pci.parse_bus_table(text)
+    assert table is not None and table.makers == ("1b:00.0", "4b:00.1", "00:1f.7") and table.unique
+    assert pci.ids_in(table, "0000:00:01.0") == ("8086", "0d57") and pci.ids_in(table, "0000:00:02.0") is None
     names = ["0000:1b:00.0", "0000:00:01.0", "0001:4b:00.1"]
-    assert pci.candidates(Captured(Tree()), names, pci.parse_bus_table(text)) == ["0000:1b:00.0", "0001:4b:00.1"]
+    assert pci.candidates(Captured(Tree()), names, table) == ["0000:1b:00.0", "0001:4b:00.1"]
+    shared = pci.parse_bus_table(text + "0008\t10de2331\n")  # two domains, and it has no column for that
+    assert shared is not None and pci.ids_in(shared, "0000:00:01.0") is None and "00:01.0" in shared.makers
 
 
 def test_a_boot_s_tree_differs_in_links_only() -> None:

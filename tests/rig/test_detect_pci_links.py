@@ -74,23 +74,6 @@ def test_each_is_read_once_and_the_absent_not_at_all() -> None:
     assert [link.bus_id for link in found] == ["0000:16:00.0"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Unknown", "x GT/s", "0 GT/s", "999 GT/s", "16.0", "٣ GT/s", "-8.0 GT/s", "\x00", "16.0 GB/s PCIe"]
-)
-def test_no_speed_is_made_up(text: str) -> None:
-    assert pci_links.parse_gts(text) is None
-
-
-@pytest.mark.parametrize(("text", "gts"), [("8 GT/s", 8.0), ("2.5 GT/s PCIe", 2.5), ("64.0 GT/s PCIe", 64.0)])
-def test_speeds_of_old_and_new_kernels(text: str, gts: float) -> None:
-    assert pci_links.parse_gts(text + "\n") == gts
-
-
-@pytest.mark.parametrize("text", [None, "", "0", "255", "-1", "3", "1_6", "sixteen"])
-def test_no_width_is_made_up(text: str | None) -> None:
-    assert pci_links.parse_lanes(text) is None
-
-
 @pytest.mark.parametrize("text", [None, "", "nonsense", "TOTAL_ERR_COR many\n"])
 def test_no_error_count_is_made_up(text: str | None) -> None:
     assert pci_links.parse_errors(text, "correctable") is None
