@@ -127,14 +127,14 @@ def test_one_check_has_at_least_the_time_of_the_level_that_it_and_its_probes_bel
         ((), 2, 2),
     ],
 )
-def test_the_exit_code(checks: tuple[reports.Check, ...], code: int, strict: int) -> None:
+def test_the_exit_code(checks: tuple[Check, ...], code: int, strict: int) -> None:
     judged = report(*checks).judged
     assert (exit_code(judged, False), exit_code(judged, True)) == (code, strict)
     assert report(*checks).code == code and report(*checks, strict=True).code == strict
 
 
 @given(st.lists(st.sampled_from(reports.ALL), max_size=6))
-def test_strict_is_never_milder_and_one_more_failure_is_never_better(checks: list[reports.Check]) -> None:
+def test_strict_is_never_milder_and_one_more_failure_is_never_better(checks: list[Check]) -> None:
     judged = report(*checks).judged
     assert exit_code(judged, True) != 0 or exit_code(judged, False) == 0
     assert exit_code((*judged, *report(FAIL).judged), False) == 1

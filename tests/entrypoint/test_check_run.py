@@ -95,7 +95,7 @@ def test_a_check_that_looks_at_two_probes_waits_for_both(program: Any) -> None:
         keep=lambda now, told: rounds.append([one.result.outcome for one in told if one.check is both]),
     )
     assert [one.result.outcome for one in judged] == ["pass", "pass"]
-    assert rounds == [[], ["pass"]]  # not before its last had ended
+    assert rounds == [[], [], ["pass"]]  # not before its last had ended; each step was kept
 
 
 def test_a_probe_that_breaks_is_failed_with_its_last_words(program: Any) -> None:
