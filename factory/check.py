@@ -13,6 +13,7 @@ from factory.say import Refused, say
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 IDLE = ("sleep", "86400")  # what the container does meanwhile: its own entrypoint boots it first
+KERNEL_LOG = ("--cap-add", "SYSLOG")  # it is closed to a container, and Xids are in it
 
 
 def check_image(engine: Engine, image: str | None, options: Sequence[str]) -> int:
@@ -20,7 +21,7 @@ def check_image(engine: Engine, image: str | None, options: Sequence[str]) -> in
     The container is removed whatever happens."""
     image, name = image or FINISHED, f"rig-check-{os.getpid()}"
     try:
-        flags = run_flags(os.path.exists)
+        flags = [*run_flags(os.path.exists), *KERNEL_LOG]
         say(f"docker run {' '.join(flags)} {image}, then pytest checks {' '.join(options)}")
         started = engine.call("run", "--detach", "--name", name, *flags, image, *IDLE, timeout_s=600)
         if started.returncode:

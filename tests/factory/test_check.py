@@ -31,7 +31,8 @@ def test_a_container_is_started_judged_and_removed(tmp_path: Path, monkeypatch: 
     assert code == 1  # pytest's own: the host could not be judged
     run, *looks, removed = calls(tmp_path)
     name = run[run.index("--name") + 1]
-    assert run == ["run", "--detach", "--name", name, "--ipc=host", "--gpus", "all", "made:dev", *check.IDLE]
+    flags = ["--ipc=host", "--gpus", "all", *check.KERNEL_LOG]
+    assert run == ["run", "--detach", "--name", name, *flags, "made:dev", *check.IDLE]
     assert looks and all(words[:2] == ["exec", name] for words in looks)
     assert removed == ["rm", "--force", "--volumes", name]
 
