@@ -2,9 +2,9 @@
 
 from checks import CannotTell, check, known, say
 from checks.needs import IMAGE
-from checks.versions import image_of, looked_at, release
+from checks.versions import image_copies, image_of, looked_at, release
 from rig.finding import Finding
-from rig.lean import Iterator, Sequence
+from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
 ONCE = ("libnccl", "libcudart", "libcublas", "libcudnn", "libnvrtc", "libnvJitLink")
@@ -28,7 +28,7 @@ def cuda_libraries_exist_once(now: Snapshot) -> Iterator[Finding]:
     """
     known(looked_at(now, "libraries"), "the image's libraries")
     for name in ONCE:
-        copies = [one for one in image_of(now).libraries if one.name == name]
+        copies = image_copies(now, name)
         if len(copies) < 2:
             continue
         same = len({one.version for one in copies}) == 1
@@ -137,11 +137,6 @@ def preloaded_libraries_are_harmless(now: Snapshot) -> Iterator[Finding]:
             yield say(f"{word} is preloaded into every process", "LD_PRELOAD", None, word)
 
 
-def _libraries(now: Snapshot, name: str) -> Sequence[object]:
-    known(looked_at(now, "libraries"), "the image's libraries")
-    return [one for one in image_of(now).libraries if one.name == name]
-
-
 @check(at="quick", needs=(IMAGE,), domain="image", fix="apt-get install libibverbs1 ibverbs-providers librdmacm1")
 def image_brings_libibverbs(now: Snapshot) -> Iterator[Finding]:
     """libibverbs is in the image.
@@ -152,7 +147,8 @@ def image_brings_libibverbs(now: Snapshot) -> Iterator[Finding]:
     Symptom: `NET/Socket` in NCCL's log on a machine with HCAs.
     Source: NVIDIA/nccl src/misc/ibvwrap.cc; NVIDIA/nvidia-container-toolkit#1877.
     """
-    if not _libraries(now, "libibverbs"):
+    known(looked_at(now, "libraries"), "the image's libraries")
+    if not image_copies(now, "libibverbs"):
         yield say("no libibverbs in the image: NCCL will use TCP and not say so", "libibverbs.so.1")
 
 
@@ -166,7 +162,8 @@ def image_brings_rdma_providers(now: Snapshot) -> Iterator[Finding]:
     Symptom: `libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0`.
     Source: rdma-core libibverbs/init.c; NVIDIA/nccl#1044, NVIDIA/nvidia-container-toolkit#1877.
     """
-    if not _libraries(now, "libibverbs"):
+    known(looked_at(now, "libraries"), "the image's libraries")
+    if not image_copies(now, "libibverbs"):
         raise CannotTell("no libibverbs that could load them")
     named = known(image_of(now).providers, "/etc/libibverbs.d")
     files = known(image_of(now).verbs_files, "the providers beside libibverbs")

@@ -37,7 +37,7 @@ def _size(count: int) -> str:
 @check(
     at="boot",
     needs=(RDMA_EXPECTED,),
-    domain="host",
+    domain="user",
     fix="docker run --ulimit memlock=-1 (Kubernetes: add the capability IPC_LOCK)",
     covers=("MEMLOCK_TOO_SMALL",),
 )
@@ -46,21 +46,24 @@ def memlock_is_unlimited(now: Snapshot) -> Iterator[Finding]:
 
     Memory that a HCA reads and writes must stay in place, and counts against RLIMIT_MEMLOCK of the process, unless it
     has CAP_IPC_LOCK. With Docker's usual limit registration fails with ENOMEM, and NCCL falls back to TCP without a
-    word.
+    word. Where nobody counts on RDMA (one node, none sold) this is a warning.
 
     Symptom: ten times slower than sold; `ibv_reg_mr failed: Cannot allocate memory`.
     Source: ib_umem_get() in drivers/infiniband/core/umem.c; NVIDIA/nccl-tests#206, microsoft/superbenchmark#569.
     """
+    from checks.rails import gravity  # loaded only where there is RDMA, as the rest of what judges it
+
     limit = known(now.machine.limits.memlock_bytes, "the memlock limit")
     exempt = "CAP_IPC_LOCK" in (now.machine.surroundings.capabilities or ())
     if limit != UNLIMITED and limit < MEMLOCK_ENOUGH and not exempt:
-        yield say(f"memlock is {limit} bytes: RDMA falls back to TCP", "memlock", UNLIMITED, limit)
+        text = f"memlock is {limit} bytes: RDMA falls back to TCP"
+        yield say(text, "memlock", UNLIMITED, limit, outcome=gravity(now))
 
 
 @check(
     at="boot",
     needs=(GPU_EXPECTED,),
-    domain="host",
+    domain="user",
     fix="docker run --ipc=host, or --shm-size=8g (Kubernetes: a memory-backed emptyDir on /dev/shm)",
     covers=("SHM_TOO_SMALL",),
 )
@@ -82,14 +85,14 @@ def shared_memory_is_large_enough(now: Snapshot) -> Iterator[Finding]:
     at="boot",
     needs=(GPU_EXPECTED,),
     domain="user",
-    severity="warn",
-    fix="Delete what dead jobs left: ls -l /dev/shm, then rm /dev/shm/nccl-* /dev/shm/torch_*",
+    fix="restart the container; with --ipc=host ask `fuser -v /dev/shm/*` first, and delete only what nobody has open",
 )
 def shared_memory_is_free(now: Snapshot) -> Iterator[Finding]:
     """Nothing has filled /dev/shm.
 
     Processes that were killed leave their segments behind, and they stay until somebody deletes them: a full /dev/shm
-    is as bad as a small one. Less room than NCCL's own buffers take is a failure.
+    is as bad as a small one. Less room than NCCL's own buffers take is a failure. With --ipc=host it is the host's, and
+    segments of running jobs lie beside the dead ones'.
 
     Symptom: training that ran yesterday ends with `No space left on device` or a bus error.
     Source: shm_overview(7); NVIDIA/nccl#290.
@@ -105,7 +108,7 @@ def shared_memory_is_free(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="quick",
-    domain="host",
+    domain="user",
     severity="warn",
     fix="docker run --ipc=host, or --shm-size=2g; or DataLoader(num_workers=0)",
 )
@@ -124,7 +127,7 @@ def data_loaders_have_shared_memory(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="boot",
-    domain="host",
+    domain="user",
     fix="docker run --ulimit nofile=1048576:1048576, or `ulimit -n` up to the hard limit",
 )
 def open_files_are_enough(now: Snapshot) -> Iterator[Finding]:
@@ -143,7 +146,7 @@ def open_files_are_enough(now: Snapshot) -> Iterator[Finding]:
     yield say(f"a process may open {limit} files", "nofile", NOFILE_ENOUGH, limit, outcome=outcome)
 
 
-@check(at="boot", domain="host", fix="docker run --pids-limit=-1 (Kubernetes: podPidsLimit of the kubelet)")
+@check(at="boot", domain="user", fix="docker run --pids-limit=-1 (Kubernetes: podPidsLimit of the kubelet)")
 def processes_are_enough(now: Snapshot) -> Iterator[Finding]:
     """The control group lets every rank start its threads.
 
@@ -163,7 +166,7 @@ def processes_are_enough(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="boot",
-    domain="host",
+    domain="user",
     fix="docker run without --cpus and --cpuset-cpus, or with 4 CPUs and more a GPU (--cpus=32 for eight)",
 )
 def cpus_are_enough(now: Snapshot) -> Iterator[Finding]:
@@ -184,7 +187,7 @@ def cpus_are_enough(now: Snapshot) -> Iterator[Finding]:
     yield say(text, "cpus", max(1, CPUS_A_GPU * gpus), cpus, outcome=outcome)
 
 
-@check(at="boot", domain="host", fix="docker run without --memory, or with more (--memory=64g)")
+@check(at="boot", domain="user", fix="docker run without --memory, or with more (--memory=64g)")
 def memory_is_enough_to_start(now: Snapshot) -> Iterator[Finding]:
     """Every rank can load its libraries: 3 GiB of main memory for each GPU, half a GiB for each rank without.
 
@@ -203,7 +206,7 @@ def memory_is_enough_to_start(now: Snapshot) -> Iterator[Finding]:
         yield say(f"{_size(limit)} of memory for {ranks} ranks, which need {_size(need)}", "memory", need, limit)
 
 
-@check(at="quick", needs=(HOST,), domain="host", fix="docker run --ulimit nproc=-1, or `ulimit -u` for this user")
+@check(at="quick", needs=(HOST,), domain="user", fix="docker run --ulimit nproc=-1, or `ulimit -u` for this user")
 def user_may_start_processes(now: Snapshot) -> Iterator[Finding]:
     """The user's own limit lets every rank start its threads.
 
@@ -220,7 +223,7 @@ def user_may_start_processes(now: Snapshot) -> Iterator[Finding]:
         yield say(f"this user may run {limit} processes and threads", "nproc", least, limit)
 
 
-@check(at="quick", needs=(HOST,), domain="host", severity="warn", fix="docker run --ulimit stack=67108864")
+@check(at="quick", needs=(HOST,), domain="user", severity="warn", fix="docker run --ulimit stack=67108864")
 def stack_is_large_enough(now: Snapshot) -> Iterator[Finding]:
     """Threads get the usual stack of 8 MiB or more.
 
@@ -269,7 +272,7 @@ def _cpus(text: str | None) -> set[int]:
 @check(
     at="quick",
     needs=(HOST, GPUS),
-    domain="host",
+    domain="user",
     severity="warn",
     fix="docker run without --cpuset-cpus, or with CPUs of each GPU's NUMA node",
 )

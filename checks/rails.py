@@ -1,6 +1,7 @@
 """Which RDMA devices carry the job's traffic, for the checks that judge only those."""
 
 from checks import known
+from checks.needs import several_nodes
 from rig.lean import TYPE_CHECKING, Iterable
 from rig.machine import Hca, Port
 from rig.plan.hca import USABLE_LAYERS, is_efa, reachable
@@ -67,12 +68,7 @@ def rails(now: Snapshot) -> tuple[Candidate, ...]:
 
 def wanted(now: Snapshot) -> bool:
     """Whether somebody counts on RDMA: it was sold, or the job has several nodes."""
-    told = now.expected
-    return bool(told.hcas or told.rate or told.gdr) or several_nodes(now)
-
-
-def several_nodes(now: Snapshot) -> bool:
-    return any(line.name == "slots" and len(line.value) > 1 for line in now.plan.ranks)
+    return now.expected.promises_hcas or several_nodes(now)
 
 
 def gravity(now: Snapshot) -> str:

@@ -1,8 +1,8 @@
 """RDMA devices: whether they are all here, and whether this container may use them."""
 
 from checks import CannotTell, check, known, say
-from checks.needs import BUS, RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE
-from checks.rails import fabric, gravity, rails, several_nodes
+from checks.needs import BUS, RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE, several_nodes
+from checks.rails import fabric, gravity, rails
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.machine import PciDevice
@@ -89,14 +89,24 @@ def verbs_library_is_in_the_image(now: Snapshot) -> Iterator[Finding]:
     """libibverbs is in the image.
 
     NCCL loads it at run time and goes on with sockets where it is missing. Checks of the host cannot see that: the
-    library belongs to the container.
+    library belongs to the container. Where the whole image was searched image_brings_libibverbs says it.
 
     Symptom: ten times slower between nodes, no error.
     Source: NCCL misc/ibvsymbols.cc; NVIDIA/nvidia-container-toolkit#1877.
     """
-    if not known(now.machine.libraries.libibverbs, "whether libibverbs is in the image"):
+    if not known(now.machine.libraries.libibverbs, "whether libibverbs is in the image") and not _searched(now):
         text = "libibverbs is not in the image: NCCL falls back to TCP without a word"
         yield say(text, "libibverbs", "libibverbs.so.1", None, outcome=gravity(now))
+
+
+def _searched(now: Snapshot) -> bool:
+    """Whether image_brings_libibverbs has found that there is none."""
+    image = now.image
+    return (
+        image is not None
+        and "libraries" in (image.read or ())
+        and "libibverbs" not in {one.name for one in image.libraries}
+    )
 
 
 @check(at="boot", needs=(RDMA,), domain="image", fix=PACKAGES, covers=("IBVERBS_PROVIDER_MISSING",))
@@ -104,7 +114,7 @@ def verbs_providers_match_the_devices(now: Snapshot) -> Iterator[Finding]:
     """Each HCA has its provider library in the image.
 
     libibverbs drives no card by itself: it loads libmlx5, libefa, libirdma by the names in /etc/libibverbs.d. Providers
-    of other makes are harmless.
+    of other makes are harmless. That all are missing, or mlx5, image_brings_rdma_providers says where it looked.
 
     Symptom: `no userspace device-specific driver found for uverbs0`; `NET/IB : No device found`.
     Source: rdma-core; NVIDIA/nccl#1044.
@@ -113,8 +123,10 @@ def verbs_providers_match_the_devices(now: Snapshot) -> Iterator[Finding]:
     if libraries.libibverbs is False:
         return  # that is another check's
     present = known(libraries.ib_providers, "the providers of libibverbs")
-    lost = [hca for hca in fabric(now) if not has_provider(now.machine, hca)]
-    if lost:
+    beside = now.image.verbs_files if now.image is not None else None
+    told = {"mlx5"} - set(beside) if beside is not None else set()
+    lost = [hca for hca in fabric(now) if not has_provider(now.machine, hca) and provider_of(hca) not in told]
+    if lost and beside != ():
         wants = sorted({provider_of(hca) or "its own" for hca in lost})
         text = (
             f"No {listed(wants)} provider in the image for {listed(hca.name for hca in lost)}: NCCL falls back to TCP"
@@ -206,7 +218,6 @@ def rails_have_one_link_layer(now: Snapshot) -> Iterator[Finding]:
     at="quick",
     needs=(BUS,),
     domain="host",
-    severity="warn",
     fix="On the host: modprobe mlx5_ib; in a container: docker run --network=host (or rdma system set netns shared)",
 )
 def infiniband_cards_have_devices(now: Snapshot) -> Iterator[Finding]:
@@ -218,7 +229,9 @@ def infiniband_cards_have_devices(now: Snapshot) -> Iterator[Finding]:
     Source: PCI class 0207; rdma-system(8).
     """
     seen = {hca.bus_id for hca in now.machine.hcas} | {hca.pf_bus_id for hca in now.machine.hcas}
-    cards = [one.bus_id for one in known(now.machine.pci or None, "the PCI bus") if _is_infiniband(one)]
+    if not now.machine.pci:
+        known(now.machine.surroundings.gpus_on_bus, "the PCI bus")
+    cards = [one.bus_id for one in now.machine.pci if _is_infiniband(one)]
     lost = [bus for bus in cards if bus not in seen]
     if lost:
         text = f"InfiniBand cards without an RDMA device: {listed(lost)}"

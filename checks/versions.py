@@ -28,3 +28,8 @@ def image_of(now: Snapshot) -> Any:
 def looked_at(now: Snapshot, part: str) -> bool | None:
     """True where that part of the image could be read (rig.image.Image.read), else None: not known."""
     return True if now.image is not None and part in (now.image.read or ()) else None
+
+
+def image_copies(now: Snapshot, name: str) -> list[Any]:
+    """The copies of a library (rig.image.Library) that lie in the image; none where it was not looked at."""
+    return [one for one in now.image.libraries if one.name == name] if now.image is not None else []

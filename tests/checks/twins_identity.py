@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from rig.image import Library
 from rig.snapshot import Snapshot
+from tests.checks.healthy_image import LIBRARIES, VERBS
 from tests.checks.healthy_probes import CUDART, NCCL
-from tests.checks.snapshots import h100, no_gpu, roce, rtx4090
+from tests.checks.snapshots import h100, no_gpu, roce
 from tests.checks.twin import Twin, changed
 from tests.checks.twins_performance import probed
 
@@ -26,16 +28,21 @@ def replaced(now: Snapshot, name: str, path: str, version: str | None) -> Snapsh
 STATIC = mapped(h100(), without="libnccl", nccl_static=True, nccl_banner="2.21.5")
 PRELOADED = changed(replaced(h100(), "libnccl", SYSTEM, "2.18.1"), environ={"LD_PRELOAD": SYSTEM})
 PINNED = changed(no_gpu(), pins={"NCCL_VERSION": "2.21.5", "CUDA_VERSION": "12.1"})
-STUB = "/usr/local/cuda/lib64/stubs/libcuda.so.1"
 COMPAT = "/usr/local/cuda-12.1/compat/libcuda.so.530.30.02"
 # A driver of 12.0's time under an image of 12.1, on data-centre GPUs: what compat libraries are for.
 OLD_DRIVER = replaced(changed(h100(), machine__kernel__driver="525.60.13"), "libcuda", COMPAT, "530.30.02")
+
+OTHER = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05"
+RUNTIME = "nvidia-cuda-runtime-cu12"  # a wheel of another line gives itself away
+SECOND = Library("libnccl", SYSTEM, "2.18.1")
+UNLOADED = probed(h100(), "library_identity", verbs=False, verbs_error="OSError: libibverbs.so.1: no such file")
+UNLISTED = probed(h100(), "library_identity", verbs_devices=())
 
 TWINS = (
     Twin(
         "mapped_nccl_is_the_pinned_one",
         replaced(no_gpu(), "libnccl", NCCL, "2.18.1"),
-        no_gpu(),
+        replaced(roce(), "libnccl", SYSTEM, "2.18.1"),  # another file: mapped_nccl_is_the_one_that_was_planned_for
         says="NCCL 2.18.1 is mapped, the pin is 2.21.5",
         fix="rebuild the image",
         domain="image",
@@ -67,6 +74,14 @@ TWINS = (
     Twin(
         "nccl_is_mapped_once",
         mapped(h100(), ("libnccl", SYSTEM, "2.18.1")),
+        changed(mapped(h100(), ("libnccl", SYSTEM, "2.18.1")), image__libraries=(*LIBRARIES, SECOND)),  # told by files
+        says="2 copies of NCCL are mapped",
+        fix="remove the second copy",
+        domain="image",
+    ),
+    Twin(
+        "nccl_is_mapped_once",
+        mapped(h100(), ("libnccl", SYSTEM, "2.18.1")),
         STATIC,
         says=SYSTEM,
         fix="remove the second copy",
@@ -93,7 +108,7 @@ TWINS = (
     Twin(
         "cuda_runtime_is_mapped_once",
         mapped(h100(), ("libcudart", "/usr/local/cuda/lib64/libcudart.so.11.8.89", "11.8")),
-        h100(),
+        replaced(h100(), "libcudart", "/usr/local/cuda/lib64/libcudart.so.11.8.89", "11.8"),
         says="2 CUDA runtimes are mapped",
         fix="remove the second copy",
         domain="image",
@@ -101,7 +116,7 @@ TWINS = (
     Twin(
         "mapped_cuda_runtime_is_the_pinned_one",
         replaced(PINNED, "libcudart", CUDART, "12.4"),
-        PINNED,
+        changed(replaced(PINNED, "libcudart", CUDART, "12.4"), image__packages={RUNTIME: "12.4.127", "torch": "2.1.2"}),
         says="CUDA runtime 12.4 is mapped, the pin is 12.1",
         fix="rebuild the image",
         domain="image",
@@ -118,54 +133,34 @@ TWINS = (
     Twin(
         "cuda_libraries_come_from_the_users_environment",
         changed(
-            replaced(h100(), "libnccl", "/usr/local/nccl/lib/libnccl.so.2.21.5", "2.21.5"),
-            environ={"LD_LIBRARY_PATH": "/usr/local/nccl/lib:"},
+            replaced(h100(), "libcudart", "/opt/cuda/lib/libcudart.so.12.1.105", "12.1"),
+            environ={"LD_LIBRARY_PATH": "/opt/cuda/lib:"},
         ),
-        h100(),
-        says="/usr/local/nccl/lib/libnccl.so.2.21.5",
+        replaced(h100(), "libnccl", SYSTEM, "2.18.1"),  # another than was planned for, which its own check says
+        says="/opt/cuda/lib/libcudart.so.12.1.105",
         fix="unset LD_LIBRARY_PATH",
         domain="user",
     ),
     Twin(
-        "mapped_libcuda_is_no_stub",
-        replaced(h100(), "libcuda", STUB, None),
-        h100(),
-        says="a stub, CUDA error 34",
-        fix="stubs folder",
-        domain="image",
-    ),
-    Twin(
-        "compat_libcuda_is_not_used_in_vain",
-        replaced(rtx4090(), "libcuda", COMPAT, "530.30.02"),
-        OLD_DRIVER,
-        says="on a GeForce card: CUDA error 804",
-        fix="compat folder",
-        domain="image",
-        reported=("NVIDIA/nvidia-container-toolkit#291", "NVIDIA/nvidia-docker#1515"),
-    ),
-    Twin(
-        "compat_libcuda_is_not_used_in_vain",
-        replaced(h100(), "libcuda", COMPAT, "530.30.02"),
-        h100(),
-        says="though the driver is 550.54.15",
-        fix="compat folder",
-        domain="image",
-        reported=("NVIDIA/nvidia-container-toolkit#291",),
-    ),
-    Twin(
         "mapped_libcuda_is_of_the_driver_that_runs",
-        replaced(h100(), "libcuda", "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05", "535.104.05"),
-        OLD_DRIVER,
+        replaced(h100(), "libcuda", OTHER, "535.104.05"),
+        changed(replaced(h100(), "libcuda", OTHER, "535.104.05"), host__driver_libraries=(OTHER,)),  # told by its file
         says="libcuda 535.104.05 is mapped, the driver is 550.54.15: CUDA error 803",
         fix="restart the container",
         domain="host",
     ),
     Twin(
+        "mapped_libcuda_is_of_the_driver_that_runs",
+        replaced(h100(), "libcuda", "/usr/local/lib/libcuda.so.535.104.05", "535.104.05"),
+        OLD_DRIVER,
+        says="CUDA error 803",
+        fix="restart the container",
+        domain="host",
+    ),
+    Twin(
         "libibverbs_can_be_loaded",
-        probed(
-            h100(), "library_identity", verbs=False, verbs_error="OSError: libibverbs.so.1: cannot open shared object"
-        ),
-        h100(),
+        UNLOADED,
+        changed(UNLOADED, image__libraries=tuple(one for one in LIBRARIES if one is not VERBS)),  # told by its files
         says="NCCL falls back to TCP",
         fix="libibverbs1",
         domain="image",
@@ -173,9 +168,18 @@ TWINS = (
     ),
     Twin(
         "libibverbs_lists_every_hca",
-        probed(h100(), "library_identity", verbs_devices=()),
-        h100(),
-        says="no provider for mlx5_core",
+        UNLISTED,
+        changed(UNLISTED, machine__libraries__ib_providers=("efa",)),  # verbs_providers_match_the_devices
+        says="mlx5_0 is not listed by libibverbs",
+        fix="ibverbs-providers",
+        domain="image",
+        reported=("NVIDIA/nccl#1044",),
+    ),
+    Twin(
+        "libibverbs_lists_every_hca",
+        probed(h100(), "library_identity", verbs_devices=tuple(hca.name for hca in h100().machine.hcas[1:])),
+        changed(UNLISTED, image__providers=()),  # image_brings_rdma_providers
+        says="mlx5_0 is not listed by libibverbs",
         fix="ibverbs-providers",
         domain="image",
         reported=("NVIDIA/nccl#1044",),

@@ -1,30 +1,51 @@
 """Fixtures of the family limits."""
 
 from rig.expected import Expected
+from rig.plan import Setting
 from tests.checks.snapshots import a100, h100, no_gpu, roce, rtx4090
 from tests.checks.twin import Twin, changed
 
 GIB, MIB = 1 << 30, 1 << 20
 UNPRIVILEGED = changed(h100(), machine__surroundings__capabilities=("CAP_CHOWN",))
+SOLD = changed(UNPRIVILEGED, expected__hcas=8)
+# Two nodes: what the plan calls slots.
+SEVERAL = changed(UNPRIVILEGED, plan__ranks=(Setting("slots", (8, 8), "hostfile", ""),))
 SHM = ("NVIDIA/nccl#342", "NVIDIA/nccl#290")
 
 TWINS = (
     Twin(
         "memlock_is_unlimited",
-        changed(UNPRIVILEGED, machine__limits__memlock_bytes=8 << 20),
-        UNPRIVILEGED,
+        changed(SOLD, machine__limits__memlock_bytes=8 << 20),
+        SOLD,
         says="falls back to TCP",
         fix="--ulimit memlock=-1",
-        domain="host",
+        domain="user",
         reported=("NVIDIA/nccl-tests#206", "microsoft/superbenchmark#569"),
     ),
     Twin(  # CAP_IPC_LOCK lifts the limit
         "memlock_is_unlimited",
-        changed(UNPRIVILEGED, machine__limits__memlock_bytes=65536),
+        changed(SOLD, machine__limits__memlock_bytes=65536),
         changed(h100(), machine__limits__memlock_bytes=65536),
         says="65536 bytes",
         fix="IPC_LOCK",
-        domain="host",
+        domain="user",
+    ),
+    Twin(  # one node that was not sold with RDMA trains without it
+        "memlock_is_unlimited",
+        changed(UNPRIVILEGED, machine__limits__memlock_bytes=65536, plan__ranks=()),
+        changed(UNPRIVILEGED, plan__ranks=()),
+        says="65536 bytes",
+        fix="--ulimit memlock=-1",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
+        "memlock_is_unlimited",
+        changed(SEVERAL, machine__limits__memlock_bytes=65536),
+        SEVERAL,
+        says="65536 bytes",
+        fix="--ulimit memlock=-1",
+        domain="user",
     ),
     Twin(  # HCAs were sold, and are not even seen
         "memlock_is_unlimited",
@@ -32,7 +53,7 @@ TWINS = (
         changed(no_gpu(), expected=Expected(hcas=8), machine__limits__memlock_bytes=-1),
         says="65536 bytes",
         fix="--ulimit memlock=-1",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "shared_memory_is_large_enough",
@@ -40,7 +61,7 @@ TWINS = (
         rtx4090(),
         says="/dev/shm has 64 MiB",
         fix="--ipc=host, or --shm-size",
-        domain="host",
+        domain="user",
         reported=SHM,
     ),
     Twin(
@@ -49,14 +70,14 @@ TWINS = (
         changed(no_gpu(), expected=Expected(gpus=8), machine__limits__shm_bytes=GIB),
         says="64 MiB",
         fix="--shm-size",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "shared_memory_is_free",
         changed(h100(), machine__limits__shm_free_bytes=300 * MIB),
         h100(),
         says="only 300 MiB",
-        fix="rm /dev/shm/nccl-*",
+        fix="fuser -v /dev/shm/*",
         domain="user",
         outcome="warn",
     ),
@@ -75,7 +96,7 @@ TWINS = (
         no_gpu(),
         says="64 MiB",
         fix="--shm-size",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
     Twin(
@@ -84,7 +105,7 @@ TWINS = (
         changed(no_gpu(), machine__limits__nofile=1024),
         says="256 files",
         fix="--ulimit nofile=",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "open_files_are_enough",
@@ -92,7 +113,7 @@ TWINS = (
         changed(a100(), machine__limits__nofile=65536),
         says="1024 files",
         fix="--ulimit nofile=",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
     Twin(
@@ -101,7 +122,7 @@ TWINS = (
         changed(no_gpu(), machine__limits__pids=512),
         says="100 processes",
         fix="--pids-limit",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "processes_are_enough",
@@ -109,7 +130,7 @@ TWINS = (
         rtx4090(),
         says="for 8 ranks",
         fix="--pids-limit",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
     Twin(
@@ -118,7 +139,7 @@ TWINS = (
         changed(no_gpu(), machine__limits__cpus=1.0),
         says="has 0.5 CPUs",
         fix="--cpus",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "cpus_are_enough",
@@ -126,7 +147,7 @@ TWINS = (
         roce(),
         says="4 CPUs for 8 GPUs",
         fix="--cpus",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "cpus_are_enough",
@@ -134,7 +155,7 @@ TWINS = (
         changed(roce(), machine__limits__cpus=32.0),
         says="16 CPUs for 8 GPUs",
         fix="--cpuset-cpus",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
     Twin(
@@ -143,7 +164,7 @@ TWINS = (
         no_gpu(),
         says="512 MiB of memory for 2 ranks",
         fix="--memory",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "memory_is_enough_to_start",
@@ -151,7 +172,7 @@ TWINS = (
         roce(),
         says="need 24 GiB",
         fix="--memory",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "user_may_start_processes",
@@ -159,7 +180,7 @@ TWINS = (
         changed(roce(), host__process_limit=256),
         says="256 processes",
         fix="--ulimit nproc",
-        domain="host",
+        domain="user",
     ),
     Twin(
         "stack_is_large_enough",
@@ -167,7 +188,7 @@ TWINS = (
         changed(roce(), host__stack_bytes=-1),
         says="1 MiB of stack",
         fix="--ulimit stack",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
     Twin(
@@ -185,7 +206,7 @@ TWINS = (
         changed(roce(), host__cpuset="0-3,56-59"),
         says="NUMA node 1, where GPU 4, 5, 6, 7",
         fix="--cpuset-cpus",
-        domain="host",
+        domain="user",
         outcome="warn",
     ),
 )

@@ -55,6 +55,9 @@ LOST = PciDevice("0000:77:00.0", class_code="020700", vendor="15b3", device="102
 UVERBS = [f"uverbs{number}" for number in range(9)]
 ONE_HCA = hcas(h100(), slice(0, 1))  # some boxes with eight H100
 
+BARE = sold(changed(h100(), machine__libraries__libibverbs=False), hcas=8)
+UNDRIVEN = sold(changed(h100(), machine__libraries__ib_providers=("efa", "irdma")), hcas=8)
+
 TWINS = (
     Twin(
         "hcas_are_as_many_as_sold",
@@ -121,8 +124,8 @@ TWINS = (
     ),
     Twin(
         "verbs_library_is_in_the_image",
-        sold(changed(h100(), machine__libraries__libibverbs=False), hcas=8),
-        h100(),
+        BARE,
+        changed(BARE, image__libraries=()),  # image_brings_libibverbs says it
         says="libibverbs is not in the image",
         fix="libibverbs1",
         domain="image",
@@ -136,6 +139,14 @@ TWINS = (
         fix="ibverbs-providers",
         domain="image",
         reported=("NVIDIA/nvidia-container-toolkit#1877", "NVIDIA/nccl#1044"),
+    ),
+    Twin(  # at boot, when the image was not searched
+        "verbs_providers_match_the_devices",
+        changed(UNDRIVEN, image=None),
+        changed(UNDRIVEN, image__verbs_files=("efa", "irdma")),  # image_brings_rdma_providers says it
+        says="No mlx5 provider",
+        fix="ibverbs-providers",
+        domain="image",
     ),
     Twin(
         "rails_run_at_the_sold_rate",
