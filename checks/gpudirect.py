@@ -1,17 +1,18 @@
 """GPUDirect RDMA: whether HCAs reach GPU memory, by which way, and whether they really do."""
 
-from checks import CannotTell, check, known, say
-from checks.needs import BARE_METAL, DIRECT, GDR_LOOP, GPUS, HOST, SOLD_DIRECT
+from checks import CannotTell, Need, check, known, say
+from checks.measured import all_ranks, port_rows
+from checks.needs import BARE_METAL, DIRECT, GDR_LOOP, GPUS, HOST, PERFTEST, SOLD_DIRECT, TORCH
 from checks.rails import rails
 from rig.finding import Finding
-from rig.lean import Any, Iterator
+from rig.lean import Any, Iterator, Mapping
 from rig.machine import Kernel
 from rig.plan.gdr import gpu_supports, is_c2c, peermem_files, peermem_gate, platform_supports
 from rig.plan.hca import is_efa
 from rig.plan.nccl_facts import listed
 from rig.plan.nccl_paths import NEAR, measure_paths, rank
 from rig.plan.nccl_vars import PEERMEM_MODULE_FILE, dotted
-from rig.snapshot import Probe, Snapshot
+from rig.snapshot import Snapshot
 
 OPEN_IT = "On the host: open GPU kernel modules (dma-buf), or modprobe nvidia_peermem after the HCA's driver"
 CLIENTS = ("nv_mem", "nv_mem_nc", "nvidia-peermem")
@@ -21,18 +22,48 @@ SLOWER = 0.8  # of what the same port does from host memory
 def dma_buf(kernel: Kernel) -> bool | None:
     """Whether all three sides offer it: the GPU's driver, the HCA's, the kernel. None: not known."""
     gpu = kernel.dmabuf_gpu if kernel.dmabuf_gpu is not None else kernel.open_modules
-    if False in (gpu, kernel.dmabuf_nic, kernel.p2pdma):
-        return False
-    return True if gpu and kernel.dmabuf_nic else None
+    gates = (gpu, kernel.dmabuf_nic, kernel.p2pdma)
+    return False if False in gates else True if all(gates) else None
+
+
+def looped(now: Snapshot) -> bool:
+    """Whether data in GPU memory went through a rail."""
+    probe = now.probes.get("gdr_loopback")
+    return probe is not None and probe.state == "ok" and any(row.get("gbps") for row in probe.data.get("ports") or ())
+
+
+def proven(now: Snapshot) -> bool:
+    """Whether GPUDirect was measured: by a loop, or by NCCL, which says so of all its channels."""
+    probe = now.probes.get("nccl_network")
+    return looped(now) or (probe is not None and probe.state == "ok" and probe.data.get("gdr") is True)
 
 
 def way(now: Snapshot) -> bool | None:
-    """Whether any way to GPU memory is open for this image's NCCL. None: not known."""
-    peermem = peermem_gate(now.machine.kernel, now.machine.libraries.nccl_version)
-    buffers = dma_buf(now.machine.kernel)
-    if peermem or buffers:
+    """Whether any way to GPU memory is open for this image's NCCL: as measured, else as files promise (EFA's driver
+    brings a way that no file shows). None: not known."""
+    if proven(now):
         return True
-    return False if peermem is False and buffers is False else None
+    if all(map(is_efa, now.machine.hcas)):
+        return None
+    gates = (peermem_gate(now.machine.kernel, now.machine.libraries.nccl_version), dma_buf(now.machine.kernel))
+    return True if True in gates else None if None in gates else False
+
+
+def _hidden(now: Snapshot) -> str | None:
+    """Why the way cannot be seen from here at all; None where it can."""
+    kernel = now.machine.kernel
+    if way(now) is None and all(map(is_efa, now.machine.hcas)):
+        return "EFA's driver shows nowhere whether it reaches GPU memory"
+    if way(now) is None and kernel.p2pdma is None and dma_buf(kernel._replace(p2pdma=True)):
+        return f"dma-buf takes CONFIG_PCI_P2PDMA, and /boot/config-{kernel.release} is not seen here"
+    return None
+
+
+GATES = Need(
+    "gdr-gates",
+    "what opens GPU memory to HCAs is not seen here (EFA, or a container without /boot); level full measures",
+    lambda now: _hidden(now) is None,
+)
 
 
 @check(
@@ -45,8 +76,8 @@ def way(now: Snapshot) -> bool | None:
 def gpudirect_is_possible_where_sold(now: Snapshot) -> Iterator[Finding]:
     """A machine that was sold with GPUDirect RDMA can do it.
 
-    Looked at are the gates one after the other: an HCA, a GPU and a platform that can, a way to GPU memory. That they
-    are open proves nothing yet: `gpudirect_moves_data` measures.
+    Looked at are the gates in turn: an HCA, a GPU and a platform that can, a way to GPU memory. That they are open
+    proves nothing yet: gpudirect_moves_data and nccl_uses_gpudirect measure, and what they saw counts first.
 
     Symptom: half the sold bandwidth between nodes.
     Source: NCCL transport/net_ib.cc (ncclIbGdrSupport, ncclIbDmaBufSupport).
@@ -62,21 +93,19 @@ def gpudirect_is_possible_where_sold(now: Snapshot) -> Iterator[Finding]:
         text = f"GPUDirect RDMA was sold, and {who} does not support it"
         yield say(text, "GPUDirect", True, False, domain="platform", fix="Return the node: no setting can change that")
         return
-    if all(map(is_efa, machine.hcas)):
-        return
+    if hidden := _hidden(now):
+        raise CannotTell(hidden)
     if not known(way(now), "the ways to GPU memory"):
         yield say("GPUDirect RDMA was sold, and neither peer memory nor dma-buf is there", "GPUDirect", True, False)
 
 
-@check(at="quick", needs=(DIRECT,), domain="host", severity="warn", fix=OPEN_IT, covers=("GDR_OFF",))
+@check(at="quick", needs=(DIRECT, GATES), domain="host", severity="warn", fix=OPEN_IT, covers=("GDR_OFF",))
 def a_way_to_gpu_memory_is_open(now: Snapshot) -> Iterator[Finding]:
     """HCAs can reach GPU memory: by dma-buf, or by peer memory at a place where this NCCL looks.
 
     Symptom: no `GDRDMA` in NCCL's log, half the bandwidth, CPU memory busy.
     Source: NCCL transport/net_ib.cc; NVIDIA's GPU operator page on GPUDirect RDMA, which prefers dma-buf.
     """
-    if all(map(is_efa, now.machine.hcas)):
-        return  # its driver brings its own way
     if not known(way(now), "the ways to GPU memory"):
         text = "Neither peer memory nor dma-buf is there: data between nodes goes through host memory"
         yield say(text, "GPUDirect", "dma-buf or peer memory", None)
@@ -101,10 +130,11 @@ def peer_memory_is_registered(now: Snapshot) -> Iterator[Finding]:
     Source: /sys/kernel/mm/memory_peers, /sys/module/ib_core/holders; NVIDIA/nccl#1537, #1939, #897, #988, #475, #1343.
     """
     kernel, host = now.machine.kernel, now.host
-    if not kernel.nvidia_peermem or dma_buf(kernel):
+    if not kernel.nvidia_peermem or dma_buf(kernel) or proven(now):
         return
     if any(name in CLIENTS for name in peermem_files(kernel) or ()):
         return
+    known(dma_buf(kernel), "whether dma-buf serves in its place")
     users = f" (used {host.peermem_users} times)" if host and host.peermem_users is not None else ""
     if kernel.memory_peers is not None:
         yield say(f"nvidia_peermem is loaded and registered with nobody{users}", "nvidia_peermem", CLIENTS[0], None)
@@ -131,14 +161,16 @@ def nccl_looks_where_peer_memory_is(now: Snapshot) -> Iterator[Finding]:
     """
     kernel = now.machine.kernel
     version = known(now.machine.libraries.nccl_version, "the version of NCCL")
-    if kernel.nvidia_peermem and not dma_buf(kernel) and peermem_gate(kernel, version) is False:
+    if kernel.nvidia_peermem and peermem_gate(kernel, version) is False and not proven(now):
+        if known(dma_buf(kernel), "whether dma-buf serves in its place"):
+            return
         text = f"nvidia_peermem is loaded where NCCL {dotted(version)} does not look: GPUDirect RDMA stays off"
         yield say(text, "NCCL", dotted(PEERMEM_MODULE_FILE), dotted(version))
 
 
 @check(
     at="quick",
-    needs=(DIRECT,),
+    needs=(DIRECT, GATES),
     domain="host",
     severity="warn",
     fix="A kernel with CONFIG_PCI_P2PDMA=y and an HCA driver that knows dma-buf (5.12 on), or nvidia_peermem",
@@ -153,12 +185,14 @@ def dma_buf_is_whole(now: Snapshot) -> Iterator[Finding]:
     Source: drivers/pci/Kconfig, ibv_reg_dmabuf_mr(3); ofiwg/libfabric#12409.
     """
     kernel, version = now.machine.kernel, now.machine.libraries.nccl_version
-    if not known(kernel.dmabuf_gpu, "whether the GPU's driver exports dma-buf") or peermem_gate(kernel, version):
+    served = peermem_gate(kernel, version) or proven(now)
+    if served or not known(kernel.dmabuf_gpu, "whether the GPU's driver exports dma-buf"):
         return
     if kernel.p2pdma is False:
         yield say("dma-buf: the kernel lacks CONFIG_PCI_P2PDMA", "kernel", True, False)
     if kernel.dmabuf_nic is False:
         yield say(f"dma-buf: the HCA's driver in {kernel.release} does not take it", "HCA driver", True, False)
+    known(dma_buf(kernel), "whether HCA driver and kernel take dma-buf")
 
 
 @check(
@@ -191,20 +225,20 @@ def each_gpu_has_a_near_rail(now: Snapshot) -> Iterator[Finding]:
             yield say(f"GPU {gpu.index} is {best} from every rail", gpu.bus_id or "", "PIX or PXB", best)
 
 
-@check(at="full", needs=(DIRECT, GDR_LOOP), domain="host", fix=OPEN_IT, probe="gdr_loopback")
+@check(at="full", needs=(DIRECT, PERFTEST, GDR_LOOP), domain="host", fix=OPEN_IT, probe="gdr_loopback")
 def gpudirect_moves_data(now: Snapshot) -> Iterator[Finding]:
     """Data in GPU memory goes out through each rail and comes back.
 
-    The only proof: modules, files and attributes are known to promise what does not work. A failure counts where
-    GPUDirect was sold, or where all gates look open; otherwise it is what was to be expected.
+    Modules, files and attributes are known to promise what does not work. A failure counts where GPUDirect was sold, or
+    where all gates look open; otherwise it is what was to be expected.
 
     Symptom: `GPU available: yes`, and NCCL uses host memory.
     Source: a loopback with GPU memory; ofiwg/libfabric#12409, NVIDIA/nccl#897, #1343.
     """
-    for one in _loops(now, "gdr_loopback"):
-        name = f"{one['hca']}:{one.get('port', 1)}"
+    hard = now.expected.gdr or way(now)
+    for one in port_rows(now, "gdr_loopback"):
+        name = _port(one)
         if one.get("error"):
-            hard = now.expected.gdr or way(now)
             yield say(f"{name}: no data from GPU memory: {one['error']}", name, outcome="fail" if hard else "warn")
         elif one.get("gbps") is None:
             yield say(f"{name}: not measured", name, outcome="unknown")
@@ -212,11 +246,12 @@ def gpudirect_moves_data(now: Snapshot) -> Iterator[Finding]:
 
 @check(
     at="full",
-    needs=(DIRECT, GDR_LOOP),
+    needs=(DIRECT, PERFTEST, GDR_LOOP),
     domain="host",
     severity="warn",
     fix="On the host: ACS off on bridges, iommu=pt, and the HCA below the GPU's switch",
     probe="gdr_loopback",
+    also=("rdma_loopback",),
 )
 def gpudirect_is_as_fast_as_host_memory(now: Snapshot) -> Iterator[Finding]:
     """A rail moves GPU memory about as fast as host memory.
@@ -227,39 +262,38 @@ def gpudirect_is_as_fast_as_host_memory(now: Snapshot) -> Iterator[Finding]:
     Symptom: GDRDMA in NCCL's log, and still slow.
     Source: the two loopbacks; Azure's floors are 180 of 200 and 360 of 400 Gb/s.
     """
-    probe = known(now.probes.get("rdma_loopback"), "the rate from host memory")
-    host = {(one["hca"], one.get("port", 1)): one.get("gbps") for one in probe.data.get("ports") or ()}
-    pairs = [(one, host.get((one["hca"], one.get("port", 1)))) for one in _loops(now, "gdr_loopback")]
-    told = [(one, usual) for one, usual in pairs if usual and one.get("gbps")]
-    for one, usual in known(told or None, "both rates of any rail"):
-        if one["gbps"] < SLOWER * usual:
-            name = f"{one['hca']}:{one.get('port', 1)}"
-            text = f"{name}: {one['gbps']:g} Gb/s from GPU memory, {usual:g} from host memory"
-            yield say(text, name, f">= {SLOWER * usual:.0f}", one["gbps"])
+    usual = {_port(one): float(one.get("gbps") or 0) for one in port_rows(now, "rdma_loopback")}
+    rates = {_port(one): one.get("gbps") for one in port_rows(now, "gdr_loopback")}
+    both = {name: got for name, got in rates.items() if got and usual.get(name)}
+    for name, got in known(both or None, "both rates of any rail").items():
+        if got < SLOWER * usual[name]:
+            text = f"{name}: {got:g} Gb/s from GPU memory, {usual[name]:g} from host memory"
+            yield say(text, name, f">= {SLOWER * usual[name]:.0f}", got)
 
 
-def _loops(now: Snapshot, name: str) -> list[Any]:
-    probe: Probe = known(now.probes.get(name), "a loop with GPU memory")
-    return list(known(probe.data.get("ports") or None, "a loop with GPU memory"))
+def _port(row: Mapping[str, Any]) -> str:
+    return f"{row['hca']}:{row['port']}"
 
 
 @check(
     at="full",
-    needs=(DIRECT, GPUS),
+    needs=(DIRECT, GPUS, TORCH),
     domain="image",
-    severity="warn",
     fix="Read `NET/IB : GPU Direct RDMA` in NCCL_DEBUG=INFO, and unset NCCL_NET_GDR_LEVEL",
     probe="nccl_network",
 )
 def nccl_uses_gpudirect(now: Snapshot) -> Iterator[Finding]:
-    """NCCL, made to use the network within this node, uses GPUDirect RDMA where its gates are open.
+    """NCCL, made to use the network within this node, uses GPUDirect RDMA where its gates are not closed.
 
-    Only a warning: in this mode some machines leave it off that use it between nodes.
+    A failure where it was sold and no loop proved it; else a warning, because in this mode some machines leave it off
+    that use it between nodes. That NCCL takes sockets, or that no gate is open, is told by other checks.
 
     Symptom: `via NET/IB/0` without `/GDRDMA`.
     Source: NCCL's log of an all-reduce without P2P and shared memory; NVIDIA/nccl#1560, #1676.
     """
-    probe = known(now.probes.get("nccl_network"), "NCCL over the network")
-    if way(now) and not known(probe.data.get("gdr"), "whether NCCL used GPUDirect"):
-        nets = listed(probe.data.get("nets") or ("the network",))
-        yield say(f"NCCL over {nets} did not use GPUDirect RDMA although its gates are open", "GDRDMA", True, False)
+    data = all_ranks(now, "nccl_network", "gpus")
+    used, nets = known(data.get("gdr"), "whether NCCL used GPUDirect"), data.get("nets") or ("the network",)
+    if used or "Socket" in nets or way(now) is False:
+        return
+    outcome, more = "fail" if now.expected.gdr and not looped(now) else "warn", ", although it can" if way(now) else ""
+    yield say(f"NCCL over {listed(nets)} did not use GPUDirect RDMA{more}", "GDRDMA", True, False, outcome=outcome)

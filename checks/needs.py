@@ -30,9 +30,17 @@ def _nvml(now: Snapshot) -> bool:
 
 
 def _gdr_loop(now: Snapshot) -> bool:
-    """Whether the loop with GPU memory could be run; what NCCL does over the network is judged in any case."""
+    """Whether the loop with GPU memory could be run. Any reason but the skip's leaves it unknown, and so does that one
+    where GPUDirect was sold and NCCL has not proven it either."""
     probe = now.probes.get("gdr_loopback")
-    return probe is None or probe.state != "absent"
+    if probe is None or probe.state != "absent":
+        return True
+    from checks.gpudirect import proven
+
+    no_tool = "ib_write_bw" in probe.error or "without CUDA" in probe.error
+    if not no_tool or (now.expected.gdr and not proven(now)):
+        raise CannotTell(f"a loop with GPU memory: {probe.error or 'not run'}")
+    return False
 
 
 GPU = Need("gpu", "no GPU here", _gpu)
@@ -98,7 +106,7 @@ SOLD_RATE = Need(
 )
 SOLD_DIRECT = Need("sold-gdr", "GPUDirect RDMA was not promised (RIG_EXPECT=gdr=1)", lambda now: bool(now.expected.gdr))
 BUS = Need("bus", "neither a GPU nor an RDMA device here", lambda now: bool(now.machine.gpus or now.machine.hcas))
-GDR_LOOP = Need("gdr-loopback", "perftest here was built without CUDA, as Debian's is", _gdr_loop)
+GDR_LOOP = Need("gdr-loopback", "ib_write_bw is not here, or was built without CUDA as Debian's is", _gdr_loop)
 
 
 def _torch(now: Snapshot) -> bool:

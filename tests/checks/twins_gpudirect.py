@@ -10,6 +10,8 @@ SOLD = {"expected__gdr": True}
 
 
 def kernel(now: Snapshot, **values: Any) -> Snapshot:
+    """Another kernel, on which nothing has been measured yet."""
+    now = now._replace(probes={})
     return changed(now, **{f"machine__kernel__{name}": value for name, value in values.items()})  # type: ignore[no-any-return]
 
 
@@ -37,16 +39,28 @@ def far(now: Snapshot, number: int) -> Snapshot:
 
 
 def network(now: Snapshot, **told: Any) -> Snapshot:
-    return now._replace(probes={**now.probes, "nccl_network": Probe("nccl_network", "ok", told)})
+    ranks = {"gpus": len(now.machine.gpus), "codes": (0,) * len(now.machine.gpus)}
+    return now._replace(probes={**now.probes, "nccl_network": Probe("nccl_network", "ok", {**ranks, **told})})
+
+
+def loops(now: Snapshot, name: str = "rdma_loopback", **all_of_them: Any) -> Snapshot:
+    """What the loops through the ports said."""
+    told = {"rate_gbps": 400.0, "gbps": 372.5, "error": None, **all_of_them}
+    ports = [port for hca in now.machine.hcas for port in hca.ports if port.state == "ACTIVE"]
+    rows = tuple({"hca": port.hca, "port": port.number, **told} for port in ports)
+    return now._replace(probes={**now.probes, name: Probe(name, "ok", {"ports": rows})})
 
 
 def looped(now: Snapshot, name: str = "rdma_loopback", **odd: Any) -> Snapshot:
-    """What the loops through the rails said; `odd` of the first."""
-    loops: list[dict[str, Any]] = [
-        {"hca": hca.name, "port": 1, "rate_gbps": 400.0, "gbps": 372.5, "error": None} for hca in now.machine.hcas[:4]
-    ]
-    loops[0].update(odd)
-    return now._replace(probes={**now.probes, name: Probe(name, "ok", {"ports": loops})})
+    """The same, and what the first said besides."""
+    rows = loops(now, name).probes[name].data["ports"]
+    return now._replace(probes={**now.probes, name: Probe(name, "ok", {"ports": ({**rows[0], **odd}, *rows[1:])})})
+
+
+def without_cuda(now: Snapshot) -> Snapshot:
+    """The shipped image: Debian's perftest."""
+    probe = Probe("gdr_loopback", "absent", {}, "perftest was built without CUDA")
+    return now._replace(probes={**now.probes, probe.name: probe})
 
 
 NEWER = changed(loaded(a100()), machine__libraries__nccl_version=(2, 23, 4))
@@ -155,7 +169,7 @@ TWINS = (
     ),
     Twin(
         "gpudirect_moves_data",
-        looped(closed(h100()), "gdr_loopback", gbps=None, error="ibv_reg_mr: Bad address"),
+        loops(closed(h100()), "gdr_loopback", gbps=None, error="ibv_reg_mr: Bad address"),
         looped(roce(), "gdr_loopback"),
         says="Bad address",
         fix="nvidia_peermem",
@@ -173,12 +187,38 @@ TWINS = (
     ),
     Twin(
         "nccl_uses_gpudirect",
-        network(h100(), nets=["IB"], gdr=False),
-        network(closed(h100()), nets=["IB"], gdr=False),  # no way is open: another check says so
+        network(h100(), nets=("IB",), gdr=False),
+        network(closed(h100()), nets=("IB",), gdr=False),  # no way is open: another check says so
         says="NCCL over IB did not use GPUDirect RDMA",
         fix="NCCL_NET_GDR_LEVEL",
         domain="image",
         outcome="warn",
         reported=("NVIDIA/nccl#1560", "NVIDIA/nccl#1676"),
+    ),
+    Twin(  # sold, and neither NCCL nor a loop proved it
+        "nccl_uses_gpudirect",
+        changed(network(without_cuda(h100()), nets=("IB",), gdr=False), **SOLD),
+        changed(network(without_cuda(h100()), nets=("IB",), gdr=True), **SOLD),
+        says="NCCL over IB did not use GPUDirect RDMA",
+        fix="NCCL_NET_GDR_LEVEL",
+        domain="image",
+    ),
+    Twin(  # a loop moved the data: the choice is NCCL's
+        "nccl_uses_gpudirect",
+        changed(network(h100(), nets=("IB",), gdr=False), **SOLD),
+        network(h100(), nets=("Socket",), gdr=False),  # network_transport_uses_rdma says it
+        says="although it can",
+        fix="NCCL_NET_GDR_LEVEL",
+        domain="image",
+        outcome="warn",
+    ),
+    Twin(
+        "gpudirect_is_possible_where_sold",
+        changed(kernel(h100(), nvidia_peermem=False, memory_peers=None, p2pdma=False), **SOLD),
+        changed(kernel(h100(), nvidia_peermem=False, memory_peers=None, p2pdma=True), **SOLD),
+        says="neither peer memory nor dma-buf",
+        fix="nvidia_peermem",
+        domain="host",
+        reported=("ofiwg/libfabric#12409",),
     ),
 )
