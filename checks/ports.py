@@ -1,11 +1,11 @@
 """RDMA ports that are up: counters, flaps, firmware."""
 
-from checks import CannotTell, check, known, say
+from checks import CannotTell, Need, check, known, say
 from checks.needs import HOST, KERNEL_LOG, RAILS, RDMA, ROCE
 from checks.rails import fabric, port_health, rails
 from rig.finding import Finding
 from rig.lean import Iterator
-from rig.plan.hca import netdevs_of
+from rig.plan.hca import is_efa, netdevs_of
 from rig.plan.nccl_facts import listed
 from rig.snapshot import Snapshot
 
@@ -25,9 +25,14 @@ MANY = {
 LOST = ("out_of_sequence", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "roce_adp_retrans")
 LOST_MANY = 100_000
 LOST_RATIO = 100  # against the median of the siblings
+WIRED = Need(
+    "wired",
+    "no RDMA device here that counts errors of a wire (EFA shows no counters, no flaps and no firmware)",
+    lambda now: any(not is_efa(hca) for hca in fabric(now)),
+)
 
 
-@check(at="quick", needs=(RDMA, HOST), domain="host", severity="warn", fix=CABLE)
+@check(at="quick", needs=(RDMA, WIRED, HOST), domain="host", severity="warn", fix=CABLE)
 def port_error_counters_are_low(now: Snapshot) -> Iterator[Finding]:
     """No port has counted errors of the wire far beyond what a healthy one gathers.
 
@@ -69,7 +74,7 @@ def no_rail_loses_more_than_its_siblings(now: Snapshot) -> Iterator[Finding]:
             yield say(text, name, f"about {usual}", count)
 
 
-@check(at="quick", needs=(RDMA, HOST), domain="host", severity="warn", fix=CABLE)
+@check(at="quick", needs=(RDMA, WIRED, HOST), domain="host", severity="warn", fix=CABLE)
 def links_do_not_flap(now: Snapshot) -> Iterator[Finding]:
     """No rail's link goes down now and then.
 
@@ -109,7 +114,13 @@ def kernel_reports_no_lost_link(now: Snapshot) -> Iterator[Finding]:
             yield say(f"{name} lost its link {count} times", name, "< 3", count, evidence="kernel log")
 
 
-@check(at="quick", needs=(RDMA, HOST), domain="host", severity="warn", fix="Ask the host to flash one firmware (flint)")
+@check(
+    at="quick",
+    needs=(RDMA, WIRED, HOST),
+    domain="host",
+    severity="warn",
+    fix="Ask the host to flash one firmware (flint)",
+)
 def hcas_have_one_firmware(now: Snapshot) -> Iterator[Finding]:
     """HCAs of one model have the same firmware.
 

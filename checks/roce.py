@@ -1,6 +1,6 @@
 """RoCE: addresses, MTU and loss control of the rails; and whether the rails' subnets fit together."""
 
-from checks import CannotTell, check, known, say
+from checks import Need, check, known, say
 from checks.needs import HOST, RAILS, ROCE
 from checks.rails import effective, port_health, rails
 from rig.finding import Finding
@@ -124,7 +124,21 @@ def traffic_class(now: Snapshot, port: PortHealth) -> int:
     return int(text) if text is not None and text.isdigit() else 0
 
 
-@check(at="quick", needs=(ROCE, HOST), domain="host", severity="warn", fix=FABRIC_TEAM)
+def _signalling(now: Snapshot) -> list[PortHealth]:
+    """Ports of RoCE rails of which congestion control is shown."""
+    names = {one.port.name for one in roce_rails(now)}
+    shown = [one for one in (now.host.ports if now.host else ()) if any(on is not None for on in one.ecn)]
+    return [one for one in shown if f"{one.hca}:{one.port}" in names]
+
+
+ECN = Need(
+    "roce-ecn",
+    "RoCE congestion control is not shown here: only the vendor's driver does, and only on the host",
+    lambda now: bool(_signalling(now)),
+)
+
+
+@check(at="quick", needs=(ROCE, HOST, ECN), domain="host", severity="warn", fix=FABRIC_TEAM)
 def roce_traffic_is_in_the_lossless_class(now: Snapshot) -> Iterator[Finding]:
     """RoCE packets are sent in a class in which congestion is signalled.
 
@@ -135,13 +149,7 @@ def roce_traffic_is_in_the_lossless_class(now: Snapshot) -> Iterator[Finding]:
     Symptom: fine with two nodes, collapse with sixteen.
     Source: /sys/class/net/DEV/ecn/roce_{np,rp}/enable/P, tc/N/traffic_class; vendor's page on RoCE flow control.
     """
-    names = {one.port.name for one in roce_rails(now)}
-    told = [
-        one for one in port_health(now) if f"{one.hca}:{one.port}" in names and any(on is not None for on in one.ecn)
-    ]
-    if not told:
-        raise CannotTell("RoCE congestion control: only the vendor's driver shows it, and only on the host")
-    for one in told:
+    for one in _signalling(now):
         name, on = f"{one.hca}:{one.port}", [priority for priority, state in enumerate(one.ecn) if state]
         priority = traffic_class(now, one) >> 5
         if not on:

@@ -1,10 +1,10 @@
 """How GPUs and HCAs reach each other and their CPUs: ACS, IOMMU, NUMA, peer access, the window to GPU memory."""
 
-from checks import check, known, say
+from checks import Need, check, known, say
 from checks.needs import BARE_METAL, BUS, DIRECT, GPUS, HOST
 from rig.finding import Finding
 from rig.lean import Iterator
-from rig.machine import Gpu
+from rig.machine import Gpu, PciDevice
 from rig.plan.gdr import CONSUMER, gpu_supports
 from rig.plan.nccl_facts import listed
 from rig.snapshot import Snapshot
@@ -13,9 +13,18 @@ GIB = 1 << 30
 LARGE_WINDOW = 24 * GIB  # boards with more memory than that have a BAR to match where they are made for GPUDirect
 
 
+def _bridges(now: Snapshot) -> list[PciDevice]:
+    """Those whose ACS could be read."""
+    bridges = [one for one in now.machine.pci if (one.class_code or "").startswith("0604")]
+    return [one for one in bridges if one.acs_redirects is not None]
+
+
+ACS = Need("acs", "no ACS can be read here: PCI config space takes CAP_SYS_ADMIN", lambda now: bool(_bridges(now)))
+
+
 @check(
     at="quick",
-    needs=(BUS, BARE_METAL),
+    needs=(BUS, BARE_METAL, ACS),
     domain="host",
     severity="warn",
     fix="On the host: clear ReqRedir, CmpltRedir and UpstreamFwd of ACSCtl (setpci), or switch ACS off in the firmware",
@@ -30,9 +39,7 @@ def bridges_do_not_redirect_peer_traffic(now: Snapshot) -> Iterator[Finding]:
     Symptom: peer copies and GPUDirect slow or hanging, `cuda-memcheck` clean.
     Source: ACSCtl in PCI config space; NVIDIA/nccl#667, #606, #257, #631, #2079.
     """
-    bridges = [one for one in now.machine.pci if (one.class_code or "").startswith("0604")]
-    told = [one for one in bridges if one.acs_redirects is not None]
-    on = [one.bus_id for one in known(told or None, "ACS (config space needs CAP_SYS_ADMIN)") if one.acs_redirects]
+    on = [one.bus_id for one in _bridges(now) if one.acs_redirects]
     if on:
         yield say(f"ACS redirects peer traffic through the CPU on {listed(on)}", listed(on), False, True)
 
