@@ -22,6 +22,7 @@ CONTRADICTIONS = (
     "SOCKET_IF_NOT_FOUND", "SOCKET_IF_LOOPBACK", "SOCKET_IF_AMBIGUOUS", "LEVEL_UNKNOWN", "GDR_LEVEL_NARROW",
     "IB_DISABLED_BY_USER", "ADDR_FAMILY_UNKNOWN", "NCCL_VARIABLE_UNREAD",
 )  # fmt: skip
+FORBIDDING = ("IB_DISABLED_BY_USER", "HCA_FILTER_EMPTY")  # of these the ones that keep NCCL from RDMA
 LOUD = ("INFO", "TRACE", "ABORT")
 EFA = Need("efa", "no EFA device here", lambda now: any(map(is_efa, now.machine.hcas)))
 CONSUMER_GPUS = Need("consumer-gpus", "no consumer GPUs side by side here", lambda now: _consumer(now))
@@ -57,54 +58,50 @@ def nccl_variables_fit_the_machine(now: Snapshot) -> Iterator[Finding]:
     """No NCCL variable of the user contradicts what was found.
 
     They are left as they are: what the user says wins. Told are filters that match nothing, entries of the GID table
-    that cannot be routed, levels that NCCL does not know, and variables that this version does not read.
+    that cannot be routed, levels that NCCL does not know, and variables that this version does not read. What forbids
+    RDMA that was sold is nccl_can_use_the_sold_rdma's.
 
     Symptom: sockets in place of InfiniBand, or a hang, and no error.
     Source: NCCL misc/utils.cc, transport/net_ib.cc; NVIDIA/nccl#426, #769.
     """
-    for one in now.plan.findings:
-        if one.id in CONTRADICTIONS and one.domain == "user" and one.outcome in ("warn", "fail"):
+    others = FORBIDDING if now.expected.hcas and _forbidden(now) else ()
+    mine = [one for one in now.plan.findings if one.id in CONTRADICTIONS and one.id not in others]
+    for one in mine:
+        if one.domain == "user" and one.outcome in ("warn", "fail"):
             yield say(one.text, one.subject, one.want, one.got, one.fix)
 
 
 @check(
     at="boot",
     needs=(SOLD_HCAS,),
-    domain="host",
-    fix="Repair what is named; `rig plan --explain` shows what NCCL will use",
+    domain="user",
+    fix="Unset the variable; `rig plan --explain` shows what NCCL will use then",
+    covers=FORBIDDING,
 )
 def nccl_can_use_the_sold_rdma(now: Snapshot) -> Iterator[Finding]:
-    """NCCL will use RDMA where it was sold, and not TCP.
+    """No variable keeps NCCL from RDMA that was sold and is there.
 
-    NCCL falls back without an error. Here it is said beforehand, with what makes it so.
+    NCCL takes TCP then, without an error. What is missing or down is told by the family rdma, the plugin of EFA by
+    efa_has_its_plugin.
 
     Symptom: `NET/IB : No device found`, `Using network Socket`; a few GB/s where 50 were sold.
-    Source: NCCL transport/net_ib.cc (ncclIbInitDevices); NVIDIA/nvidia-container-toolkit#1877.
+    Source: NCCL transport/net_ib.cc (ncclIbInitDevices); NCCL documentation, NCCL_NET and NCCL_IB_DISABLE.
     """
-    reason = _why_tcp(now)
+    reason = _forbidden(now)
     if reason:
         yield say(f"NCCL falls back to TCP between nodes: {reason}", "NCCL", "RDMA", "TCP")
 
 
-def _why_tcp(now: Snapshot) -> str | None:
-    """What keeps NCCL from using RDMA; None where nothing does."""
-    devices, libraries, found = fabric(now), now.machine.libraries, rails(now)
-    if not devices:
-        return "no RDMA device is here"
-    if effective(now, "NCCL_IB_DISABLE") == "1":
+def _forbidden(now: Snapshot) -> str | None:
+    """What keeps NCCL from RDMA that it could use; None where nothing does."""
+    if not any(map(reachable, fabric(now))):
+        return None
+    found, wanted, net = rails(now), effective(now, "NCCL_IB_HCA"), effective(now, "NCCL_NET") or ""
+    if net.lower() == "socket":
+        return f"NCCL_NET={net}"
+    if found and effective(now, "NCCL_IB_DISABLE") == "1":
         return "NCCL_IB_DISABLE=1"
-    if (effective(now, "NCCL_NET") or "").lower() == "socket":
-        return "NCCL_NET=Socket"
-    if libraries.libibverbs is False:
-        return "libibverbs is not in the image"
-    if not any(map(reachable, devices)):
-        return "no node in /dev/infiniband can be opened"
-    if any(map(is_efa, devices)):
-        return None if libraries.net_plugins else "EFA needs a plugin that is not in the image"
-    if not found:
-        return "no port is up"
-    wanted = effective(now, "NCCL_IB_HCA")
-    if wanted and not any(matches(wanted, one.hca.name, one.port.number) for one in found):
+    if found and wanted and not any(matches(wanted, one.hca.name, one.port.number) for one in found):
         return f"NCCL_IB_HCA={wanted} matches none of {listed(one.hca.name for one in found)}"
     return None
 

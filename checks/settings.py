@@ -72,8 +72,8 @@ def threads_fit_the_cpus(now: Snapshot) -> Iterator[Finding]:
     if not (first.isascii() and first.isdigit()) or int(first) == 0:
         yield say(f"OMP_NUM_THREADS={told} is no number of threads", "OMP_NUM_THREADS", None, told)
         return
-    counts = [count for count in (now.machine.limits.cpus, now.machine.cpu.online) if count is not None]
-    cpus = known(min(counts) if counts else None, "how many CPUs there are")
+    counts = [count for count in (now.machine.limits.cpus, now.machine.cpu.online) if count and count > 0]
+    cpus = known(min(counts, default=None), "how many CPUs there are")  # a limit of -1 is none
     ranks = max(1, len(now.machine.gpus))
     if int(first) * ranks > PER_CPU * cpus:
         text = f"OMP_NUM_THREADS={told} for {ranks} ranks is {int(first) * ranks} threads on {cpus:g} CPUs"

@@ -1,9 +1,9 @@
 """Storage: room and rights where training writes, file systems and drives that work."""
 
-from checks import CannotTell, check, known, say
+from checks import check, known, say
 from checks.needs import GPU, HOST
 from rig.finding import Finding
-from rig.host import Host, Mount
+from rig.host import Mount
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
@@ -19,18 +19,11 @@ COMPILED = (
     (("TORCH_EXTENSIONS_DIR", ""), ("XDG_CACHE_HOME", ""), ("HOME", "/.cache")),
     (("TRITON_CACHE_DIR", ""), ("HOME", "/.triton")),
 )
-CACHES = ("HOME", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR")
-
-
-def _host(now: Snapshot) -> Host:
-    return known(now.host, "the host")  # type: ignore[no-any-return]
+CACHES = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR")
 
 
 def _mounts(now: Snapshot) -> tuple[Mount, ...]:
-    mounts = _host(now).mounts
-    if not mounts:
-        raise CannotTell("the file systems: not known")
-    return mounts
+    return known((now.host.mounts or None) if now.host else None, "the file systems")  # type: ignore[no-any-return]
 
 
 def _path(text: str) -> str:
@@ -84,7 +77,7 @@ def file_systems_answer(now: Snapshot) -> Iterator[Finding]:
     Symptom: `ls`, `df` and the start of training hang, without a message.
     Source: statvfs(2), asked in a child with a deadline.
     """
-    for path in known(_host(now).silent_mounts, "the file systems"):
+    for path in known(now.host.silent_mounts if now.host else None, "the file systems"):
         yield say(f"{path} does not answer: its file system hangs", path)
 
 
@@ -92,7 +85,6 @@ def file_systems_answer(now: Snapshot) -> Iterator[Finding]:
     at="quick",
     needs=(HOST,),
     domain="user",
-    severity="warn",
     fix="Delete old checkpoints and caches (du -xh --max-depth=2 | sort -h), or mount a larger disk: docker run -v",
 )
 def disk_has_room(now: Snapshot) -> Iterator[Finding]:
@@ -112,7 +104,7 @@ def disk_has_room(now: Snapshot) -> Iterator[Finding]:
             yield say(text, mount.path, ROOM_ENOUGH, free, outcome="fail" if free < ROOM_LEAST else "warn")
 
 
-@check(at="quick", needs=(HOST,), domain="user", severity="warn", fix="Delete small files (pip and HF caches first)")
+@check(at="quick", needs=(HOST,), domain="user", fix="Delete small files (pip and HF caches first)")
 def inodes_are_left(now: Snapshot) -> Iterator[Finding]:
     """More files can be made.
 
@@ -133,7 +125,7 @@ def inodes_are_left(now: Snapshot) -> Iterator[Finding]:
 @check(
     at="quick",
     needs=(HOST, GPU),
-    domain="platform",
+    domain="user",
     severity="warn",
     fix="Mount a larger disk for checkpoints (docker run -v), or keep fewer of them",
 )
@@ -201,14 +193,15 @@ def work_folder_can_be_written(now: Snapshot) -> Iterator[Finding]:
     needs=(HOST,),
     domain="user",
     severity="warn",
-    fix="docker run --tmpfs /home/user:exec or -v a volume there, or set HOME and the variable to a folder of your own",
+    fix="Set the variable to a folder of your own, or mount one there: docker run -v, --tmpfs FOLDER:exec",
 )
 def caches_can_be_written(now: Snapshot) -> Iterator[Finding]:
-    """The home folder and the caches of torch, Triton and Hugging Face can be written.
+    """The folders that variables name for the caches of torch, Triton and Hugging Face can be written.
 
-    A user who is not in the image (--user 1234) has HOME=/, which only root can write.
+    They are often mounted from elsewhere, read-only or of another owner. Without such variables caches go below HOME,
+    of which home_can_be_written speaks.
 
-    Symptom: `PermissionError: [Errno 13] Permission denied: '/.cache'`, `'/.triton'`.
+    Symptom: `PermissionError: [Errno 13] Permission denied` at the first download or compiled op.
     Source: access(2).
     """
     for name, mount in _of_variables(now, CACHES):

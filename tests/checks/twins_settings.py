@@ -40,8 +40,8 @@ TWINS = (
     ),
     Twin(
         "threads_fit_the_cpus",
-        changed(h100(), environ={"OMP_NUM_THREADS": "1024"}),
-        changed(h100(), environ={"OMP_NUM_THREADS": "4,2"}),
+        changed(h100(), environ={"OMP_NUM_THREADS": "1024"}, machine__limits__cpus=-1),
+        changed(h100(), environ={"OMP_NUM_THREADS": "4,2"}, machine__limits__cpus=-1),  # unlimited
         says="threads on",
         fix="unset OMP_NUM_THREADS",
         domain="user",
