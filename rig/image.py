@@ -31,7 +31,6 @@ class Image(NamedTuple):
     packages: Mapping[str, str] = {}  # noqa: RUF012  names of /opt/venv (lower case, dashes) -> version
     libraries: tuple[Library, ...] = ()
     ld_path: tuple[str, ...] = ()  # entries of LD_LIBRARY_PATH as they stand; "" is the current folder
-    ld_conf: tuple[str, ...] = ()  # folders of /etc/ld.so.conf.d
     ld_preload: tuple[str, ...] = ()
     providers: tuple[str, ...] | None = None  # /etc/libibverbs.d/*.driver
     secrets: tuple[str, ...] = ()  # private keys, host keys, tokens in files
@@ -46,7 +45,6 @@ class Image(NamedTuple):
     compilers: tuple[str, ...] = ()  # of g++, ninja: those that are there
     python: str | None = None  # version of /opt/venv's interpreter
     os_release: str | None = None
-    cuda_home: str | None = None
     stub_libraries: tuple[str, ...] = ()  # libcuda stubs that the loader would find
     compat_libraries: tuple[str, ...] = ()  # libcuda of a compat folder that the loader would find
     rig_files_writable: bool | None = None  # /opt/rig can be changed by this user, who is not root

@@ -17,7 +17,7 @@ VENV = "/opt/venv"
 ONE_EACH = ("libnccl", "libcudart", "libcublas", "libcudnn", "libnvrtc", "libnvJitLink", "libibverbs", "libcuda")
 SYSTEM = ("/usr/local/lib", "/usr/lib64", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 # Programs that the launchers and the probes of checks call.
-TOOLS = ("ssh", "sshd", "pdsh", "pkill", "numactl", "ip", "lspci", "ethtool", "ibv_devinfo", "ib_write_bw")
+TOOLS = ("ssh", "sshd", "pdsh", "pkill", "ibv_devinfo", "ib_write_bw")
 STUB_BYTES = 1 << 20  # the driver's own libcuda has more than 20 MB, a stub some 50 KB
 # A wheel's copy of a library can have a digest in its name: libcudart-d0da41ae.so.11.0.
 NAME = re.compile(rf"({'|'.join(ONE_EACH)})(?:-[0-9a-f]+)?\.so((?:\.\d+)*)")
@@ -147,13 +147,11 @@ def read_image_libraries(root: Root, asked: Asked, image: Image) -> Image:
         packages=packages,
         libraries=tuple(libraries),
         ld_path=ld_path,
-        ld_conf=ld_conf,
         ld_preload=_preloaded(root, environ),
         providers=parse_providers(driver_files) if driver_files else (() if files else None),
         nvcc=nvcc[1] if nvcc is not None else None,
         compilers=tuple(name for name in ("g++", "ninja") if _found(root, environ, name)),
         python=version,
-        cuda_home=_cuda_home(root, environ),
         stub_libraries=stubs,
         compat_libraries=compat,
         read=(*(image.read or ()), *(what for what, found in known.items() if found is not None)),

@@ -24,18 +24,13 @@ COUNTERS = (
     "excessive_buffer_overrun_errors",
     "port_rcv_errors",
     "port_rcv_remote_physical_errors",
-    "port_xmit_discards",
 )
 HW_COUNTERS = (
     "out_of_sequence",
     "packet_seq_err",
     "implied_nak_seq_err",
     "local_ack_timeout_err",
-    "rnr_nak_retry_err",
     "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "np_cnp_sent",
-    "rp_cnp_handled",
 )
 PRIORITIES = 8
 VERBS_MTUS = (4096, 2048, 1024, 512, 256)

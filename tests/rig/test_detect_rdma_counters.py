@@ -14,7 +14,7 @@ TREE = """rig-capture 1
   symbol_error = 5
   link_downed = 2
   port_rcv_errors = 4294967295
-  port_xmit_discards = garbage
+  link_error_recovery = garbage
   port_rcv_data = 99
 /sys/class/infiniband/mlx5_0/ports/1/hw_counters
   out_of_sequence = 7
