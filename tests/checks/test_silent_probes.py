@@ -1,5 +1,7 @@
 """A probe that did not come to its end, or told of less than there is, is never a pass of what it was to measure."""
 
+import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +10,8 @@ import pytest
 from checks import Check, evaluate
 from checks.catalogue import FAMILIES, family_checks
 from checks.probing import PROBES
+from entrypoint import check_run
+from rig.children import Ended, Job, run_jobs
 from rig.snapshot import Probe, Snapshot
 from tests.checks.healthy_image import PINS
 from tests.checks.snapshots import a100, h100, healthy, no_gpu, rtx4090
@@ -131,6 +135,20 @@ def test_one_speaks_of_a_probe_that_hung_and_the_others_point_at_it() -> None:
         assert [key for key, result in said.items() if result.outcome == "fail"] == ["every_probe_answers"]
         for result in said.values():
             assert result.outcome in ("fail", "skip") or "every_probe_answers" in result.why
+
+
+def test_a_hang_that_the_time_of_the_level_cuts_is_told() -> None:
+    """From the program that hangs to the finding: nothing on the way takes it for one that was never asked."""
+    told = '{"driver": {"code": 0, "seconds": 0.1}, "asking": "GPU 3"}'
+    words = f"print('{told}', flush=True); import time; time.sleep(60)"
+    ended: list[Ended] = []
+    run_jobs([Job("gpu_init", (sys.executable, "-c", words), 45.0, {}, True)], time.monotonic() + 1, ended.append)
+    probe = check_run._probe(ended[0])
+    assert (probe.state, probe.cut, probe.asking) == ("unasked", True, "GPU 3")
+    now = h100()._replace(probes={**h100().probes, "gpu_init": probe})
+    result = evaluate(next(one for one in EVERY if one.id == "every_probe_answers"), now)
+    assert result.outcome == "unknown"
+    assert "gpu_init was still at GPU 3 when the level's time was over" in result.findings[0].text
 
 
 def test_one_speaks_of_a_cudnn_that_is_not_the_pinned() -> None:
