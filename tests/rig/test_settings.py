@@ -100,7 +100,7 @@ def test_what_was_sold_is_read_into_its_parts() -> None:
     assert read_settings({"RIG_EXPECT": "gpus=8, gdr=1"}).expected == Expected(gpus=8, gdr=True)
 
 
-@pytest.mark.parametrize("text", ["gpus", "gpus=many", "gpu=8", "gdr=yes", "model="])
+@pytest.mark.parametrize("text", ["gpus", "gpus=many", "gpu=8", "gdr=yes", "model=", "image=sha256:7"])
 def test_what_cannot_be_sold_is_refused_with_its_word(text: str) -> None:
     with pytest.raises(SettingsError) as error:
         read_settings({"RIG_EXPECT": f"hcas=8,{text}"})
