@@ -87,7 +87,7 @@ def may_see(now: Snapshot) -> int:
 def _names_one(word: str, gpus: tuple[Gpu, ...]) -> bool:
     if word.startswith("GPU-"):
         return any((gpu.uuid or "").startswith(word) for gpu in gpus)
-    return word.isdigit() and int(word) < len(gpus)
+    return word.startswith("MIG-") or (word.isdigit() and int(word) < len(gpus))
 
 
 def _seen(now: Snapshot, ids: list[str]) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from checks import Check, evaluate
+from checks import CannotTell, Check, evaluate
 from checks.catalogue import FAMILIES, family_checks
+from checks.measured import gpu_rows, may_see
 from checks.probing import PROBES
 from entrypoint import check_run
 from rig.children import Ended, Job, run_jobs
@@ -87,6 +88,37 @@ def test_what_a_probe_needs_its_judges_need(one: Check) -> None:
         if missing is not None:
             probe = Probe(str(one.probe), "unasked", {}, missing.without)
             assert outcome(now, one, probe) == "skip", missing.name
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        (None, 8),
+        ("", 0),
+        ("-1", 0),
+        ("7, 0", 2),
+        ("0,8,1", 1),  # CUDA stops at what is not there
+        (str(h100().machine.gpus[3].uuid), 1),
+        ("GPU-ffffffff", 0),
+        ("MIG-0", 1),
+    ],
+)
+def test_cuda_may_see_what_the_user_left_of_the_gpus(visible: str | None, count: int) -> None:
+    now = h100()._replace(environ={} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    assert may_see(now) == count
+
+
+def test_the_gpus_that_the_user_left_are_enough() -> None:
+    """Of two in a row, any two: which ones they are CUDA decides."""
+    data = h100().probes["gpu_memory"].data["gpus"]
+    two = h100()._replace(environ={"CUDA_VISIBLE_DEVICES": "2,3"})
+    for rows, known in ((data[2:4], True), (data[5:7], True), (data[2:3], False), (data, True)):
+        now = two._replace(probes={"gpu_memory": Probe("gpu_memory", "ok", {"gpus": rows})})
+        if known:
+            assert gpu_rows(now, "gpu_memory") == rows
+        else:
+            with pytest.raises(CannotTell, match="gpu_memory told nothing of"):
+                gpu_rows(now, "gpu_memory")
 
 
 def test_a_guest_without_links_is_not_asked_for_them() -> None:
