@@ -1,6 +1,6 @@
 """The catalogue of checks: pure functions over a Snapshot, a file a family, each function a sentence that should hold.
 
-    @check(at="boot", needs=(RDMA,), domain="host", fix="docker run --ulimit memlock=-1")
+    @check(at="boot", needs=(RDMA,), domain="user", fix="docker run --ulimit memlock=-1")
     def memlock_is_unlimited(now: Snapshot) -> Iterator[Finding]:
         \"\"\"RDMA buffers can be pinned. ...\"\"\"
 
@@ -112,7 +112,7 @@ def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -
         if not met:
             if need.name not in no_skip:
                 return Result(one.id, one.family, "skip", (), need.without, need.name)
-            absent = Finding(one.id, "fail", "host", f"{need.without}, and it must be there", fix=one.fix)
+            absent = Finding(one.id, "fail", one.domain, f"{need.without}, and it must be there", fix=one.fix)
             return Result(one.id, one.family, "fail", (absent,), need.without, need.name)
     probe = now.probes.get(one.probe) if one.probe else None
     if probe is not None and probe.state == "unasked":  # no time was left, or an earlier one is stuck

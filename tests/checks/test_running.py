@@ -152,7 +152,9 @@ def test_a_need_that_is_not_met_comes_before_the_probe() -> None:
     now = NOW._replace(probes={"shm": Probe("shm", "unasked", error="budget")})
     one = SKIP._replace(probe="shm")
     assert evaluate(one, now).outcome == "skip"
-    assert evaluate(one, now, frozenset({"unicorn"})).outcome == "fail"
+    absent = evaluate(one._replace(domain="image"), now, frozenset({"unicorn"}))
+    assert absent.outcome == "fail"
+    assert [(told.domain, told.fix) for told in absent.findings] == [("image", one.fix)]  # who can do what it says
 
 
 @pytest.mark.parametrize(
