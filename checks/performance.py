@@ -6,7 +6,7 @@ from checks.measured import Row, gpu_rows, port_rows, rates_of
 from checks.needs import GPU, GPUS, LINKS, PERFTEST, RAILS, TORCH
 from checks.rails import gravity, rails
 from rig.finding import Finding
-from rig.lean import Iterable, Iterator
+from rig.lean import Iterable, Iterator, Mapping
 from rig.snapshot import Snapshot
 
 TOGETHER_SHARE = 0.15  # slower beside the others than alone: more than chips of one power limit differ
@@ -193,13 +193,24 @@ def gpus_compute_the_same_numbers(now: Snapshot) -> Iterator[Finding]:
         elif row["stable"] is False:
             yield say(f"GPU {row['bus_id']}: the same product gave two results", row["bus_id"])
     for model in sorted({str(row.get("model")) for row in rows}):
-        digests = {row["bus_id"]: row["digest"] for row in rows if str(row.get("model")) == model and row.get("digest")}
-        usual = max(digests.values(), key=list(digests.values()).count, default="")
-        for bus_id, digest in digests.items():
-            if digest != usual:
-                yield say(
-                    f"GPU {bus_id}: the same product has other bits than on the other GPUs", bus_id, usual, digest
-                )
+        told = [row for row in rows if str(row.get("model")) == model and row.get("digest")]
+        yield from _odd_bits({row["bus_id"]: row["digest"] for row in told})
+
+
+def _odd_bits(digests: Mapping[str, str]) -> Iterator[Finding]:
+    """GPUs of one model whose result is not that of most; of two nobody can say which is wrong."""
+    found = list(digests.values())
+    usual = max(found, key=found.count, default="")
+    odd = [bus_id for bus_id, digest in digests.items() if digest != usual]
+    if odd and 2 * len(odd) >= len(digests):
+        names = ", ".join(digests)
+        yield say(
+            f"GPUs {names}: the same product has other bits on each, so one of them is wrong", names, 1, len(set(found))
+        )
+        return
+    for bus_id in odd:
+        text = f"GPU {bus_id}: the same product has other bits than on the other GPUs"
+        yield say(text, bus_id, usual, digests[bus_id])
 
 
 def _rails(now: Snapshot) -> dict[str, Row]:

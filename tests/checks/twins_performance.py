@@ -48,6 +48,7 @@ SLOW_MEMORY_WITHOUT_ECC_ERRORS = changed(
     SLOW_MEMORY,
     host__gpus=tuple(gpu._replace(ecc_uncorrected_volatile=0) for gpu in h100().host.gpus),  # type: ignore[union-attr]
 )
+PAIR = of_kind(h100(), "2330", "NVIDIA H100 80GB HBM3", 18, count=2)
 NEW_KIND = of_kind(rtx4090(), "2f00", "NVIDIA Something New", 0)
 
 TWINS = (
@@ -155,6 +156,14 @@ TWINS = (
         probed(roce(), "gpu_matmul", gpus__4__digest="badbadbadbadbad0"),
         roce(),
         says="other bits than on the other GPUs",
+        fix="return the machine",
+        domain="host",
+    ),
+    Twin(  # of two nobody can say which is wrong
+        "gpus_compute_the_same_numbers",
+        probed(PAIR, "gpu_matmul", gpus__1__digest="badbadbadbadbad0"),
+        PAIR,
+        says="0000:19:00.0, 0000:3b:00.0: the same product has other bits on each",
         fix="return the machine",
         domain="host",
     ),
