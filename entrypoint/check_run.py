@@ -100,26 +100,23 @@ def examine(
     """Run the probes and judge everything; the snapshot with what they told, and the results in catalogue order.
 
     `until`: the end of the level's time (monotonic seconds). `measures=False` runs no probe: a replay. `keep` is
-    called with what is known after every check and probe, `tell` after every probe.
+    called with what is known once the files are judged and after every probe, `tell` after every probe.
     """
     known: dict[str, Judged] = {}
     asked = {one.name for one in selection.probes} if measures else set()
 
-    def judge_those() -> bool:
-        """All that wait for no probe, or for none that has not ended. Whether there were any."""
+    def judge_those() -> None:
+        """All that wait for no probe, or for none that has not ended."""
         awaited = asked - set(now.probes)
         those = [one for one in selection.checks if one.id not in known and not awaited & set(one.probes)]
-        for one in evaluate_all(those, now, no_skip):
-            known[one.check.id] = one
-            keep(now, tuple(known.values()))
-        return bool(those)
+        known.update((one.check.id, one) for one in evaluate_all(those, now, no_skip))
+        keep(now, tuple(known.values()))
 
     def add(probe: Probe) -> None:
         nonlocal now
         now = now._replace(probes={**now.probes, probe.name: probe})
         tell(probe)
-        if not judge_those():
-            keep(now, tuple(known.values()))
+        judge_those()
 
     judge_those()
     if measures:

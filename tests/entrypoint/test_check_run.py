@@ -95,7 +95,7 @@ def test_a_check_that_looks_at_two_probes_waits_for_both(program: Any) -> None:
         keep=lambda now, told: rounds.append([one.result.outcome for one in told if one.check is both]),
     )
     assert [one.result.outcome for one in judged] == ["pass", "pass"]
-    assert rounds == [[], [], ["pass"]]  # not before its last had ended; each step was kept
+    assert rounds == [[], [], [], ["pass"]]  # not before its last had ended; each step was kept
 
 
 def test_a_probe_that_breaks_is_failed_with_its_last_words(program: Any) -> None:
@@ -194,7 +194,7 @@ def test_a_probe_of_the_user_runs_in_the_environment_with_torch(
     assert data["ours"] is None and data["isolated"] is False
 
 
-def test_what_is_known_is_kept_after_every_check_and_probe(program: Any) -> None:
+def test_what_is_known_is_kept_after_every_step(program: Any) -> None:
     kept: list[tuple[list[str], list[str]]] = []
 
     def keep(now: Snapshot, judged: tuple[Judged, ...]) -> None:
