@@ -29,7 +29,9 @@ def hcas_are_as_many_as_sold(now: Snapshot) -> Iterator[Finding]:
     if len(found) < want:
         others = [hca.name for hca in now.machine.hcas if hca not in found]
         more = f" (not counted: {listed(others)})" if others else ""
-        text = f"{len(found)} HCAs of the fabric are here, {want} were sold{more}"
+        bare = len(_cards_without_devices(now))
+        hidden = f"; {bare} InfiniBand cards on the bus have no RDMA device (no driver, or another namespace's)"
+        text = f"{len(found)} HCAs of the fabric are here, {want} were sold{more}{hidden if bare else ''}"
         yield say(text, "HCAs", want, len(found), evidence="/sys/class/infiniband")
 
 
@@ -223,19 +225,23 @@ def rails_have_one_link_layer(now: Snapshot) -> Iterator[Finding]:
 def infiniband_cards_have_devices(now: Snapshot) -> Iterator[Finding]:
     """Each InfiniBand card on the PCI bus is an RDMA device too.
 
-    Where it is not, its driver is missing, or RDMA devices belong to network namespaces and this one has none.
+    Where it is not, its driver is missing, or RDMA devices belong to network namespaces and this one has none. Where
+    fewer devices are here than were sold, hcas_are_as_many_as_sold says it.
 
     Symptom: `ibv_devinfo` lists nothing although `lspci` shows the cards.
     Source: PCI class 0207; rdma-system(8).
     """
-    seen = {hca.bus_id for hca in now.machine.hcas} | {hca.pf_bus_id for hca in now.machine.hcas}
     if not now.machine.pci:
         known(now.machine.surroundings.gpus_on_bus, "the PCI bus")
-    cards = [one.bus_id for one in now.machine.pci if _is_infiniband(one)]
-    lost = [bus for bus in cards if bus not in seen]
-    if lost:
+    lost = _cards_without_devices(now)
+    if lost and len(fabric(now)) >= (now.expected.hcas or 0):
         text = f"InfiniBand cards without an RDMA device: {listed(lost)}"
         yield say(text, listed(lost), outcome=gravity(now))
+
+
+def _cards_without_devices(now: Snapshot) -> list[str]:
+    seen = {hca.bus_id for hca in now.machine.hcas} | {hca.pf_bus_id for hca in now.machine.hcas}
+    return [one.bus_id for one in now.machine.pci if _is_infiniband(one) and one.bus_id not in seen]
 
 
 def _is_infiniband(device: PciDevice) -> bool:

@@ -12,6 +12,7 @@ from tests.checks.snapshots import h100
 from tests.checks.twin import changed
 from tests.checks.twins_identity import OTHER, SECOND, SYSTEM, mapped, replaced
 from tests.checks.twins_performance import probed
+from tests.checks.twins_rdma import LOST
 
 SOLD = changed(h100(), expected__hcas=8, pins=PINS)
 SILENT = {"verbs": False, "verbs_error": "OSError: libibverbs.so.1: no such file"}
@@ -110,6 +111,10 @@ FAULTS = {
         "home_can_be_written",
     ),
     "RDMA that the user switched off": (changed(SOLD, environ__NCCL_IB_DISABLE="1"), "nccl_can_use_the_sold_rdma"),
+    "cards whose devices are in another namespace": (
+        changed(SOLD, machine__hcas=SOLD.machine.hcas[:1], machine__pci=(*SOLD.machine.pci, LOST)),
+        "hcas_are_as_many_as_sold",
+    ),
     "nodes that were not given": (
         changed(SOLD, machine__hcas=tuple(one._replace(uverbs=None, opens=None) for one in SOLD.machine.hcas)),
         "rdma_devices_can_be_opened",

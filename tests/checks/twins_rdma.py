@@ -77,6 +77,14 @@ TWINS = (
         domain="host",
         reported=("leptonai/gpud#200",),
     ),
+    Twin(  # the cards are there, their devices are in another network namespace
+        "hcas_are_as_many_as_sold",
+        sold(changed(h100(), machine__hcas=(), machine__pci=(*h100().machine.pci, LOST)), hcas=8),
+        sold(h100(), hcas=8),
+        says="InfiniBand cards on the bus have no RDMA device",
+        fix="--network=host",
+        domain="host",
+    ),
     Twin(
         "hcas_are_as_many_as_sold",
         sold(hcas(roce(), slice(0, 7)), hcas=8),
