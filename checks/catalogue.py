@@ -51,7 +51,7 @@ def checks_of(level: str, families: Iterable[str] = FAMILIES) -> list[Check]:
 def boot_checks(now: Snapshot) -> list[Check]:
     """The checks of level boot that may concern this node."""
     machine, expected = now.machine, now.expected
-    concerned = machine.gpus or machine.hcas or expected.gpus or expected.hcas or expected.gdr
+    concerned = machine.gpus or machine.hcas or expected.promises_gpus or expected.promises_hcas or expected.gdr
     left_out = (*(() if concerned else FABRIC), *(() if expected.gdr else SOLD))
     return checks_of("boot", [family for family in BOOT if family not in left_out])
 

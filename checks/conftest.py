@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from checks import LEVELS, Check, Need, Result, evaluate, needs
+from checks import LEVELS, Check, Result, evaluate
 from checks.catalogue import FAMILIES, checks_of
 from checks.remote import NoSnapshot, take_snapshot
-from checks.running import BUDGET_S
+from checks.running import BUDGET_S, BadRequest, known_needs
 from rig.expected import ExpectedError, parse_expected
 from rig.snapshot import Snapshot
 
@@ -39,9 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
         parse_expected(config.getoption("--expect") or "")
     except ExpectedError as error:
         raise pytest.UsageError(f"--expect: {error}") from None
-    known = {need.name for need in vars(needs).values() if isinstance(need, Need)}
-    if strange := sorted(no_skip(config) - known):
-        raise pytest.UsageError(f"--no-skip {','.join(strange)}: must be among {', '.join(sorted(known))}")
+    try:
+        known_needs(no_skip(config))
+    except BadRequest as error:
+        raise pytest.UsageError(f"--no-skip: {error}") from None
 
 
 def no_skip(config: pytest.Config) -> frozenset[str]:

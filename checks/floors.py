@@ -4,6 +4,7 @@ from functools import cache
 from statistics import median, pstdev
 
 from checks import Need
+from checks.health import is_vgpu
 from rig.lean import Any, Iterable, Mapping, NamedTuple
 from rig.machine import Machine
 from rig.snapshot import Snapshot
@@ -98,7 +99,10 @@ def rdma_floor_share() -> float:
 
 
 def kind_of(machine: Machine, bus_id: str | None) -> Kind | None:
-    """The kind of the GPU at a bus id, by its PCI device id alone; None where it is not known."""
+    """The kind of the GPU at a bus id, by its PCI device id alone; None where it is not known, and for a share of a
+    board."""
+    if any(gpu.bus_id == bus_id and is_vgpu(gpu) for gpu in machine.gpus):
+        return None
     device = device_id(machine, bus_id)
     return next((kind for kind in kinds() if device in kind.devices), None)
 
