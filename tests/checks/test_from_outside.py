@@ -191,7 +191,7 @@ def test_what_cannot_be_judged_is_said(outside: Outside, monkeypatch: pytest.Mon
     ("words", "says"),
     [
         (("--expect", "gpu=8"), "--expect: gpu=8: must be words such as gpus=8"),
-        (("--no-skip", "gpus,cards"), "--no-skip cards: must be among"),
+        (("--no-skip", "gpus,cards"), "--no-skip: no check needs"),
         (("--level", "slow"), "invalid choice"),
     ],
 )
