@@ -45,7 +45,10 @@ class Configs:
                 raise Refused(f"{words[named.at] or 'the option for a DeepSpeed config'}: no path follows")
             copy = self._copy(named.path)
             return words if copy is None else with_config(words, named, copy)
-        added = missing_config(words, facts, self.ours) if self.ours is not None else ()
+        added = missing_config(words, facts, self.ours or "ds_config.json")
+        if added and self.ours is None:
+            self.voice.warning(f"{script} takes a DeepSpeed config and was given none, and none could be written here")
+            return words
         if added and self.kept:
             self.voice.warning(f"{script} takes a DeepSpeed config and was given none ({self.kept}: none is added)")
             return words

@@ -95,12 +95,17 @@ def _write_nccl(text: str, places: list[str]) -> tuple[str | None, list[str]]:
 
 def _read(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 16)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer would wait
     except FileNotFoundError:
         return None
     except OSError:
         return ""  # there, and not for us
+    try:
+        return os.read(handle, 1 << 16).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
 
 
 def _remove(path: str) -> None:

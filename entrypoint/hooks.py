@@ -80,6 +80,8 @@ def _run_hook(
 ) -> tuple[str | None, dict[str, str]]:
     """Why the hook failed (None: it did not), and the environment after it."""
     kind = path.removesuffix(REQUIRED)
+    if not os.path.isfile(path):
+        return "is no file", environ
     if kind.endswith(".txt"):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -89,7 +91,7 @@ def _run_hook(
         return None, environ
     if kind.endswith(".sh"):
         return _source(path, environ, scratch, patience)
-    if os.path.isfile(path) and os.access(path, os.X_OK):
+    if os.access(path, os.X_OK):
         return _ended(_spawn((path,), environ, patience)), environ
     return "is neither .sh, .txt nor executable", environ
 

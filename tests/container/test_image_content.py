@@ -90,7 +90,7 @@ def test_the_image_says_what_it_is(docker: Any) -> None:
     assert environment["NVIDIA_REQUIRE_CUDA"] == f"driver>={PINS.of('DRIVER_FLOOR')}"
     assert environment["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
     assert "NVIDIA_VISIBLE_DEVICES" not in environment  # `all` baked in hands out GPUs that a scheduler gave to others
-    assert config["Entrypoint"] == ["tini", "-g", "--", "rig", "boot", "--"]
+    assert config["Entrypoint"] == ["/usr/bin/tini", "-g", "--", "/usr/local/bin/rig", "boot", "--"]
 
 
 def test_no_key_no_cache_and_no_bundle_is_left_in_the_image(docker: Any) -> None:

@@ -175,6 +175,7 @@ def test_without_a_generated_config_nothing_points_to_one(here: Any) -> None:
     here.write("train.py", TAKES)
     done = here.boot("train.py")
     assert done.out == "None 0\n"
+    assert any("was given none, and none could be written here" in line for line in done.lines)
 
 
 def test_a_program_that_is_executed_as_it_is_keeps_its_words(here: Any) -> None:

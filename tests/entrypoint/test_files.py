@@ -1,5 +1,6 @@
 """nccl.conf goes where NCCL looks, never over a file of the user's, and what stands in such a file counts."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,10 @@ def test_what_the_user_wrote_there_is_not_planned_anew(tmp_path: Path, path: str
     before, after = planned
     assert before["NCCL_IB_HCA"] == "detection"
     assert after.get("NCCL_IB_HCA") != "detection"
+
+
+def test_a_pipe_in_the_place_of_nccl_conf_is_not_waited_for(place: Place) -> None:
+    os.mkfifo(place.etc)
+    written = place.write(Setting("NCCL_IB_HCA", "=mlx5_0", "detection", "x"))
+    assert written.problems == ()
+    assert place.home.read_text().endswith("NCCL_IB_HCA==mlx5_0\n")

@@ -1,5 +1,6 @@
 """Hooks: sourced, run, shown, in the order of their names, and heard when they fail."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,8 @@ def test_a_slow_hook_is_named(hook, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     told: list[str] = []
     hooked = run_hooks({"PATH": "/usr/bin:/bin"}, str(tmp_path), str(tmp_path / "boot.d"), told.append)
     assert hooked.environ["A"] == "1" and len(told) == 1 and "10-a.sh" in told[0]
+
+
+def test_a_pipe_in_the_place_of_a_hook_is_not_waited_for(hook, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    os.mkfifo(tmp_path / "boot.d" / "10-a.txt")
+    assert [line.rpartition("/")[2] for line in hook.run().failed] == ["10-a.txt is no file"]
