@@ -3,7 +3,7 @@
 from checks import check, known, say
 from checks.driver import LOST, code_of, reasons
 from checks.health import each, has_hbm, health_of, name_of, subject_of
-from checks.needs import BAD_GPUS, GPU, GPUS, HOST, NVML
+from checks.needs import BAD_GPUS, GPU, GPUS, HOST, NVML, bad_gpus
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Snapshot
@@ -11,7 +11,7 @@ from rig.snapshot import Snapshot
 MEMORY_SHARE = 0.02  # boards of one model differ by less, also in what ECC and retired pages take
 # Own bound: a display or a monitoring agent takes some hundred MB; facebookresearch/gcm takes 15 MiB for busy already.
 BUSY_BYTES = 1 << 30
-UUID_LEAST = 8  # letters of GPU-xxxx that name one
+UUID_PARTS = (3, 8, 4, 4, 4, 12)  # letters between the dashes of GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx
 SLICE = "name one slice of `nvidia-smi -L` in CUDA_VISIBLE_DEVICES (MIG-...), or ask for GPUs that are not cut"
 MODES = {
     "exclusive": ("warn", "one process at a time may use it"),
@@ -208,18 +208,44 @@ def no_gpu_is_known_to_be_bad(now: Snapshot) -> Iterator[Finding]:
     """No GPU is on the list of those that failed before.
 
     A rented machine that was returned as broken is often rented out again. A GPU's UUID stays with it for life; who
-    keeps those of bad ones knows them at once. The beginning of a UUID is enough.
+    keeps those of bad ones knows them at once. A beginning counts as well, from its first eight digits on.
 
     Symptom: the same errors as last week, on a machine that is said to be another.
     Source: RIG_BAD_GPUS against /proc/driver/nvidia/gpus/*/information; stas00/ml-engineering advises it.
     """
-    words = [word for word in map(str.strip, now.environ.get("RIG_BAD_GPUS", "").split(",")) if word]
-    bad = [word.lower() for word in words if word[:4].upper() == "GPU-" and len(word) >= UUID_LEAST]
-    for word in words:
-        if word.lower() not in bad:
-            text = f"RIG_BAD_GPUS: {word} names no GPU: write GPU-1b2c..., {UUID_LEAST} letters at least"
-            yield say(text, "RIG_BAD_GPUS", fix="correct RIG_BAD_GPUS", outcome="warn", domain="user")
+    bad = [word for word in map(str.lower, bad_gpus(now)) if _parts(word)[:2] == UUID_PARTS[:2]]
+    if not bad:
+        text, fix = "no word of RIG_BAD_GPUS names a GPU", "correct RIG_BAD_GPUS"
+        yield say(text, "RIG_BAD_GPUS", fix=fix, outcome="unknown", domain="user")
     for gpu in now.machine.gpus:
         uuid = known(gpu.uuid, f"the UUID of {name_of(gpu)}")
         if any(uuid.lower().startswith(word) for word in bad):
             yield say(f"{name_of(gpu)} failed before: {uuid} is in RIG_BAD_GPUS", subject_of(gpu), got=uuid)
+
+
+@check(
+    at="quick",
+    needs=(BAD_GPUS,),
+    domain="user",
+    severity="warn",
+    fix="correct RIG_BAD_GPUS: whole UUIDs as nvidia-smi -L prints them, with commas between them",
+)
+def list_of_bad_gpus_holds_uuids(now: Snapshot) -> Iterator[Finding]:
+    """Every word of RIG_BAD_GPUS is a whole UUID of a GPU.
+
+    Any other word finds no GPU, or another one, and the bad one passes. Between the words stand commas, blanks or
+    newlines.
+
+    Symptom: a GPU that is on the list is used all the same.
+    Source: `nvidia-smi -L`; nvmlDeviceGetUUID.
+    """
+    for word in bad_gpus(now):
+        if _parts(word.lower()) != UUID_PARTS:
+            text = f"RIG_BAD_GPUS: {word} is no UUID of a GPU: write all of GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+            yield say(text, "RIG_BAD_GPUS", got=word)
+
+
+def _parts(word: str) -> tuple[int, ...]:
+    """Letters in each part of a UUID in small letters; empty where it is none, nor the beginning of one."""
+    first, *digits = word.split("-")
+    return () if first != "gpu" or "".join(digits).strip("0123456789abcdef") else tuple(map(len, (first, *digits)))

@@ -8,6 +8,11 @@ from checks import CannotTell, Need
 from rig.snapshot import Snapshot
 
 
+def bad_gpus(now: Snapshot) -> list[str]:
+    """The words of RIG_BAD_GPUS: commas and white space stand between them."""
+    return now.environ.get("RIG_BAD_GPUS", "").replace(",", " ").split()
+
+
 def _gpu(now: Snapshot) -> bool:
     return bool(now.machine.gpus)
 
@@ -272,9 +277,7 @@ def _rails(now: Snapshot) -> bool:
 
 LINKS = Need("pcie-links", "this guest's PCI devices have no link to look at", _links)
 RAILS = Need("rails", "no port that carries a job's traffic is up here (EFA's are not asked)", _rails)
-BAD_GPUS = Need(
-    "bad-gpus", "nobody keeps a list of bad GPUs (RIG_BAD_GPUS)", lambda now: bool(now.environ.get("RIG_BAD_GPUS"))
-)
+BAD_GPUS = Need("bad-gpus", "nobody keeps a list of bad GPUs (RIG_BAD_GPUS)", lambda now: bool(bad_gpus(now)))
 NVLINKED = Need(
     "nvlink",
     "no NVLink is seen between GPUs here",

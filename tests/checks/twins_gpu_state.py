@@ -1,11 +1,12 @@
 """Fixtures of the family gpu_state."""
 
-from tests.checks.snapshots import a100, h100, roce, rtx4090
+from tests.checks.snapshots import a100, h100, no_gpu, roce, rtx4090
 from tests.checks.twin import Twin, changed
 
 HOT = {"host__gpus__0__temperature_c": 79, "host__gpus__0__sm_clock_mhz": 1980, "host__gpus__0__clock_reasons": 4}
 
 GONE = "GPU 3: GPU is lost (NVML error 15)"
+BAD = "GPU-00000000-0000-4000-8000-000000000003"
 CUT = {"machine__gpus__1__mig": True}
 
 TWINS = (
@@ -116,22 +117,43 @@ TWINS = (
     ),
     Twin(
         "no_gpu_is_known_to_be_bad",
-        changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111, GPU-00000000-0000-4000-8000-000000000003"}),
+        changed(a100(), environ={"RIG_BAD_GPUS": f"GPU-11111111, {BAD}"}),
         changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111,,gpu-2222"}),
         says="GPU 2 (0000:47:00.0) failed before",
         fix="return the machine",
         domain="platform",
     ),
     *(
-        Twin(  # a word that names no GPU is no list of bad ones
+        Twin(  # however the words are parted
             "no_gpu_is_known_to_be_bad",
-            changed(a100(), environ={"RIG_BAD_GPUS": word}),
-            changed(a100(), environ={"RIG_BAD_GPUS": "GPU-11111111"}),
-            says=f"RIG_BAD_GPUS: {word} names no GPU",
+            changed(a100(), environ={"RIG_BAD_GPUS": f"GPU-11111111-0000-4000-8000-000000000003{between}{BAD}"}),
+            changed(a100(), environ={"RIG_BAD_GPUS": f"GPU-11111111-0000-4000-8000-000000000003{between}"}),
+            says="GPU 2 (0000:47:00.0) failed before",
+            fix="return the machine",
+            domain="platform",
+        )
+        for between in (" ", "\n", "\t", " , ", "\r\n", ",,")
+    ),
+    Twin(  # a list that names none cannot clear any
+        "no_gpu_is_known_to_be_bad",
+        changed(a100(), environ={"RIG_BAD_GPUS": "0000:47:00.0"}),
+        changed(a100(), environ={"RIG_BAD_GPUS": "gpu-11111111"}),
+        says="no word of RIG_BAD_GPUS names a GPU",
+        fix="correct RIG_BAD_GPUS",
+        domain="user",
+        outcome="unknown",
+    ),
+    *(
+        Twin(  # a word that names no GPU is no list of bad ones
+            "list_of_bad_gpus_holds_uuids",
+            changed(now, environ={"RIG_BAD_GPUS": f"{BAD},{word}"}),
+            changed(now, environ={"RIG_BAD_GPUS": f" {BAD}\n,,{BAD.upper()} "}),
+            says=f"RIG_BAD_GPUS: {word} is no UUID",
             fix="correct RIG_BAD_GPUS",
             domain="user",
             outcome="warn",
         )
-        for word in ("GPU-", "00000000-0000-4000-8000-000000000003", "0000:47:00.0")
+        for now in (a100(), no_gpu())  # the list is wrong wherever it is read
+        for word in ("GPU-", "GPU-11111111", BAD[4:], BAD[:-1], f"{BAD}0", BAD.replace("-8", "-x"), "0000:47:00.0")
     ),
 )
