@@ -32,12 +32,15 @@ class Expected(NamedTuple):
 
 
 def parse_expected(text: str) -> Expected:
-    """Words `name=value` with commas between them. ExpectedError on an unknown name or a value that cannot be."""
+    """Words `name=value` with commas between them. ExpectedError on an unknown name, one that is said
+    twice, or a value that cannot be."""
     told: dict[str, object] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, sign, value = word.partition("=")
         if not sign or name not in Expected._fields:
             raise ExpectedError(f"{word}: must be words such as {WORDS}")
+        if name in told:
+            raise ExpectedError(f"{name} is said twice")
         told[name] = _value(name, value)
     return Expected(**told)  # type: ignore[arg-type]
 
