@@ -4,7 +4,7 @@ from typing import Any
 
 from rig.machine import Gid, Hca, PciDevice
 from rig.snapshot import Snapshot
-from tests.checks.snapshots import a100, h100, healthy, roce
+from tests.checks.snapshots import a100, h100, healthy, no_gpu, roce
 from tests.checks.twin import Twin, changed
 
 
@@ -53,6 +53,7 @@ def ethernet_rail(now: Snapshot) -> Snapshot:
 
 LOST = PciDevice("0000:77:00.0", class_code="020700", vendor="15b3", device="1021")
 UVERBS = [f"uverbs{number}" for number in range(9)]
+EFA = healthy("aws-p4d-efa")
 ONE_HCA = hcas(h100(), slice(0, 1))  # some boxes with eight H100
 
 BARE = sold(changed(h100(), machine__libraries__libibverbs=False), hcas=8)
@@ -161,6 +162,31 @@ TWINS = (
         sold(port(h100(), 5, rate_gbps=200.0, rate_text="200 Gb/sec (2X NDR)"), rate=400),
         sold(h100(), rate=400),  # the front-end port is slower, and no rail
         says="mlx5_5:1 runs at 200 Gb/s, 400 were sold",
+        fix="Reseat",
+        domain="host",
+    ),
+    Twin(  # without HCAs nothing runs at any rate
+        "rails_run_at_the_sold_rate",
+        sold(no_gpu(), rate=100),
+        sold(EFA, rate=100),
+        says="no RDMA device is here, 100 Gb/s were sold",
+        fix="--device=/dev/infiniband",
+        domain="host",
+    ),
+    Twin(  # every device of older drivers says 100
+        "rails_run_at_the_sold_rate",
+        sold(EFA, rate=200),
+        sold(EFA, rate=100),
+        says="the rate is not known",
+        fix="",
+        domain="host",
+        outcome="unknown",
+    ),
+    Twin(
+        "rails_run_at_the_sold_rate",
+        sold(changed(EFA, machine__hcas__0__ports__0__rate_gbps=50.0), rate=100),
+        sold(EFA, rate=100),
+        says="runs at 50 Gb/s, 100 were sold",
         fix="Reseat",
         domain="host",
     ),
