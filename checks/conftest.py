@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import testinfra
 
 from checks import LEVELS, Check, Result, evaluate
 from checks.catalogue import FAMILIES, checks_of
+from checks.formats import flat
 from checks.remote import NoSnapshot, take_snapshot
 from checks.running import BUDGET_S, BadRequest, known_needs
 from rig.expected import ExpectedError, parse_expected
@@ -22,6 +24,7 @@ SHOWN = ("fail", "unknown", "warn")  # each with its own lines at the end
 # Seconds beyond a level's own, for the way there and the start of two programs; and for the boot's facts, which have no
 # limit but those of what is asked.
 BEYOND_S, FACTS_S = 60.0, 60.0
+HOSTS = "hosts are such as docker://NAME, ssh://USER@HOST:PORT or local://, with commas between them"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +46,21 @@ def pytest_configure(config: pytest.Config) -> None:
         known_needs(no_skip(config))
     except BadRequest as error:
         raise pytest.UsageError(f"--no-skip: {error}") from None
+    hosts = config.getoption("--hosts")
+    if hosts is not None and (why := _no_hosts(hosts.split(","), config.getoption("--connection"))):
+        raise pytest.UsageError(f"--hosts={flat(hosts)}: {why}; {HOSTS}")
+
+
+def _no_hosts(names: list[str], connection: str | None) -> str:
+    """Why testinfra would not take these: it would say so with a traceback, once for each module."""
+    for name in names:
+        if not name.strip():
+            return "a name is empty"
+        try:
+            testinfra.get_host(name, connection=connection)
+        except Exception as error:
+            return flat(str(error))
+    return ""
 
 
 def no_skip(config: pytest.Config) -> frozenset[str]:
@@ -101,14 +119,14 @@ def timeout_s(option: Callable[[str], Any]) -> float:
 def result(one: Check, host: Any, snapshot: Snapshot, request: pytest.FixtureRequest) -> Result:
     """What the check says; told to the summary, and to JUnit as properties."""
     told = evaluate(one, snapshot, no_skip(request.config))
-    said = [(FINDING, _line(finding)) for finding in told.findings] or [(WHY, told.why)]
+    said = [(FINDING, _line(finding)) for finding in told.findings] or [(WHY, flat(told.why))]
     about = [(HOST, _name(host)), (CHECK, one.id), (OUTCOME, told.outcome)]
     request.node.user_properties += [*about, *said]
     return told
 
 
 def _line(finding: Any) -> str:
-    return f"{finding.text}. {finding.fix}" if finding.fix else str(finding.text)
+    return flat(f"{finding.text}. {finding.fix}" if finding.fix else finding.text)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

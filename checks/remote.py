@@ -3,6 +3,7 @@
 import shlex
 from typing import Any
 
+from checks.formats import flat
 from rig.snapshot import Snapshot, SnapshotError, read_snapshot
 
 JUDGED = (0, 1, 2)  # rig check: pass, fail, could not judge
@@ -28,14 +29,29 @@ class NoSnapshot(Exception):
 def take_snapshot(host: Any, level: str, expect: str | None, seconds: float) -> Snapshot:
     """Let a host (testinfra.host.Host) look at itself. `expect` stands above the host's own RIG_EXPECT."""
     told = f"RIG_EXPECT={shlex.quote(expect)} " if expect is not None else ""
-    done = host.run(SCRIPT.format(expect=told, seconds=seconds, level=shlex.quote(level)))
-    if done.rc == 124:
+    code, text, said = _run(host, SCRIPT.format(expect=told, seconds=seconds, level=shlex.quote(level)))
+    if code == 124:
         raise NoSnapshot(f"rig check did not end within {seconds:.0f} s")
-    if done.rc not in JUDGED or not done.stdout.strip():
-        said = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        about = "" if done.rc in (NO_RIG, NO_PLACE) else f"rig check gave no snapshot (exit code {done.rc}): "
-        raise NoSnapshot(about + said)
+    if code not in JUDGED or not text.strip():
+        about = "" if code in (NO_RIG, NO_PLACE) else f"rig check gave no snapshot (exit code {code}): "
+        raise NoSnapshot(about + _last(said))
     try:
-        return read_snapshot(done.stdout, "its snapshot")
-    except SnapshotError as error:
+        return read_snapshot(text, "its snapshot")
+    except (SnapshotError, RecursionError) as error:
         raise NoSnapshot(str(error)) from None
+
+
+def _run(host: Any, script: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error. NoSnapshot where the host cannot be reached: each backend of
+    testinfra has errors of its own for that, and that of ssh holds what ssh said."""
+    try:
+        done = host.run(script)
+        return done.rc, done.stdout, done.stderr
+    except Exception as error:
+        said = getattr(error.args[0], "stderr", None) if error.args else None
+        raise NoSnapshot(f"it cannot be reached: {_last(said or str(error) or type(error).__name__)}") from None
+
+
+def _last(said: str) -> str:
+    """The last line of what a program said, which has its error; no control characters."""
+    return flat((said.strip().splitlines() or ["nothing was said"])[-1])

@@ -170,6 +170,36 @@ def test_a_host_without_rig_is_one_error(outside: Outside) -> None:
     assert "local: no command rig on its PATH" in done.stdout
 
 
+def test_a_host_that_cannot_be_reached_is_one_error_and_is_tried_once(outside: Outside) -> None:
+    client = outside.bin / "ssh"
+    client.write_text(
+        f'#!/bin/sh\necho "$*" | head -n 1 >>"{outside.folder}/tried"\necho "ssh: no way" >&2\nexit 255\n'
+    )
+    client.chmod(0o755)
+    (outside.bin / "head").symlink_to("/usr/bin/head")
+    done = outside.pytest("--hosts=ssh://nohost.invalid")
+    assert done.returncode == 1 and " 1 error" in done.stdout and "Traceback" not in done.stdout
+    assert "ssh://nohost.invalid: it cannot be reached: ssh: no way\n" in done.stdout
+    assert "remote.py" not in done.stdout and f"{len(checks_of('quick')) - 1} skipped" in done.stdout
+    assert len((outside.folder / "tried").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("hosts", ["bogus://x", "", "local://,"])
+def test_hosts_that_cannot_be_are_one_line(outside: Outside, hosts: str) -> None:
+    done = outside.pytest(f"--hosts={hosts}")
+    assert done.returncode == 4 and done.stdout == ""
+    assert done.stderr.startswith(f"ERROR: --hosts={hosts}: ") and len(done.stderr.split("\n")) == 3
+    assert "hosts are such as docker://NAME" in done.stderr
+
+
+def test_what_a_host_sends_cannot_speak_to_the_terminal(outside: Outside) -> None:
+    bad = Snapshot(limited(None).machine)._replace(version=7)
+    (outside.folder / "sent").write_text(to_json(bad).replace('"version": 7', '"version": "\\u001b[31m"'))
+    outside.rig(f'cat "{outside.folder}/sent" >"$5"')
+    done = outside.pytest("-k", ONE)
+    assert done.returncode == 1 and "version '\\x1b[31m'" in done.stdout and "\x1b" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("rig", "says"),
     [
