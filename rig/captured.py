@@ -20,14 +20,15 @@ characters that would not show.
 
 import os
 
+from rig.capture_words import HEX, expand, parse_blob, whole
 from rig.lean import Callable
+from rig.regular import read_regular
 from rig.root import IPV4_FILE, READ_LIMIT, Answered, Collected, Live, Root, Running, Space
 
 HEADER = "rig-capture 1"
-RANGE_AT_MOST = 4096
-BLOB_AT_MOST = 1 << 16
+AT_MOST = 16 << 20  # bytes of a file with one; that of a host with eight GPUs has less than 1 MiB
+DEEP = 200  # folders above one another
 ENDINGS = ("ok", "failed", "hung")
-HEX = "0123456789abcdef"
 
 
 class Tree:
@@ -72,29 +73,11 @@ def unescape(text: str) -> str:
     return made
 
 
-def parse_blob(value: str) -> bytes:
-    """`4096 100:0d000100` -> 4096 bytes, zero but for those; ValueError when it is not that."""
-    words = value.split()
-    if not words or not words[0].isdecimal() or int(words[0]) > BLOB_AT_MOST:
-        raise ValueError("a binary file begins with its size")
-    blob = bytearray(int(words[0]))
-    for word in words[1:]:
-        where, _, digits = word.partition(":")
-        data, at = bytes.fromhex(digits), int(where, 16)
-        if not 0 <= at <= len(blob) - len(data):
-            raise ValueError(f"{word} lies outside the file")
-        blob[at : at + len(data)] = data
-    return bytes(blob)
-
-
-def expand(name: str) -> list[str]:
-    """`4..255` as the names 4 to 255; any other name as itself."""
-    low, dots, high = name.partition("..")
-    if not dots or not (low.isdecimal() and high.isdecimal()):
-        return [name]
-    if not int(low) <= int(high) < RANGE_AT_MOST:
-        raise ValueError(f"{name} is no range")
-    return list(map(str, range(int(low), int(high) + 1)))
+def _path(text: str) -> str:
+    path = os.path.normpath(text)
+    if path.count("/") > DEEP:
+        raise ValueError("the path is too deep")
+    return path
 
 
 def _place(tree: Tree, path: str, sign: str, value: str) -> None:
@@ -102,25 +85,28 @@ def _place(tree: Tree, path: str, sign: str, value: str) -> None:
     if sign == "=":
         tree.texts[path] = unescape(value) + "\n"
     elif sign == "->":
-        tree.links[path] = os.path.normpath(os.path.join(path.rpartition("/")[0] or "/", unescape(value)))
+        tree.links[path] = _path(os.path.join(path.rpartition("/")[0] or "/", unescape(value)))
     elif sign == "!":
         tree.refused[path] = None
     elif sign == "@" and value in ("opens", "refuses"):
         tree.opens[path] = value == "opens"
     elif sign == "%":
         total, _, free = value.partition(" ")
-        tree.spaces[path] = Space(int(total), int(free))
+        size, room = whole(total), whole(free)
+        if size is None or room is None:
+            raise ValueError(f"a mount is `NAME % BYTES FREE`, two whole numbers; here is {value!r:.40}")
+        tree.spaces[path] = Space(size, room)
         tree.folder(path)
     elif sign == "=x":
         tree.blobs[path] = parse_blob(value)
     else:
-        raise ValueError(f"unknown entry {sign!r}")
+        raise ValueError(f"unknown entry {sign!r:.40}")
 
 
 def _block(tree: Tree, folder: str, text: str) -> Callable[[list[str]], None] | None:
     """Take an entry or a program; what is to be done with the lines that follow, if lines may follow."""
     if text.startswith("$ "):
-        ending, *words = text[2:].split()
+        ending, *words = text[2:].split() or [""]
         if ending not in ENDINGS or not words:
             raise ValueError("a program is `$ ok|failed|hung NAME ARGUMENTS`")
         argv = tuple(map(unescape, words))
@@ -161,13 +147,13 @@ def parse(text: str, name: str = "capture") -> Tree:
             continue
         try:
             if entry[0] == "/":
-                folder = os.path.normpath("/" + unescape(entry).strip().strip("/")).rstrip("/")
+                folder = _path("/" + unescape(entry).strip().strip("/")).rstrip("/")
                 tree.folder(folder)
             elif entry[:2] in ("  ", "$ "):
                 finish = _block(tree, folder, entry)
             else:
                 raise ValueError("neither a folder, an entry, a program nor a comment")
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"{name}:{number + 1}: {error}") from None
     if finish is not None:
         finish(block)
@@ -178,11 +164,10 @@ class Captured:
     """A Root over a Tree. Links are followed as the kernel follows them; a circle of links leads nowhere."""
 
     def __init__(self, source: str | Tree) -> None:
-        """`source` is the path of a capture, or a tree. OSError when the file cannot be read, ValueError when it is no
-        capture."""
+        """`source` is the path of a capture, or a tree. ValueError, in one line with the file, when it cannot be read,
+        is no regular file, is larger than AT_MOST, or is no capture."""
         if isinstance(source, str):
-            with open(source, encoding="utf-8", errors="replace") as file:
-                source = parse(file.read(), source)
+            source = parse(read_regular(source, AT_MOST, "replace"), source)
         self.tree = source
         self.known: dict[str, str | None] = {"": ""}
         self._unite()
@@ -275,12 +260,9 @@ class Captured:
 
 
 def open_root(path: str) -> Root:
-    """A folder laid out like a machine, or a capture. ValueError, in one line, when it is neither."""
+    """A folder laid out like a machine, or a capture. ValueError (one line) when it is neither."""
     if os.path.isdir(path):
         if not any(os.path.isdir(os.path.join(path, name)) for name in ("sys", "proc")):
             raise ValueError(f"{path}: neither sys nor proc is in this folder")
         return Live(os.path.abspath(path))
-    try:
-        return Captured(path)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from None
+    return Captured(path)

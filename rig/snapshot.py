@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rig.image import Image
 
 VERSION = 1
+AT_MOST = 64 << 20  # bytes of a file with one; that of a host with eight GPUs has less than 1 MiB
 
 
 class SnapshotError(ValueError):
@@ -64,3 +65,18 @@ def read_snapshot(text: str, name: str = "snapshot") -> Snapshot:
     from rig.snapshot_reader import read  # a boot makes snapshots and reads none
 
     return read(text, name)
+
+
+def load_snapshot(path: str) -> Snapshot:
+    """The snapshot in a file. SnapshotError, in one line with the file, where it cannot be read, is no regular file,
+    is larger than AT_MOST, or holds none."""
+    from rig.regular import read_regular
+
+    try:
+        text = read_regular(path, AT_MOST, "surrogateescape")
+    except ValueError as error:
+        raise SnapshotError(str(error)) from None
+    try:
+        return read_snapshot(text, path)
+    except RecursionError:
+        raise SnapshotError(f"{path}: not a snapshot: it is nested too deep") from None

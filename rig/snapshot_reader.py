@@ -60,11 +60,21 @@ NESTED: dict[type, dict[str, Any]] = {
     Image: {"libraries": (Library,), "account": Account},
 }
 
-# What is written out as it stands; the rest is only judged, and a check that breaks is unknown.
-KINDS: dict[type, dict[str, Any]] = {
-    Snapshot: {"taken_at": str},
-    Surroundings: {"hostname": str},
-    Probe: {"name": str, "state": str, "data": dict, "error": str, "seconds": (int, float)},
+# What is written out as it stands, and what all else is judged by; the rest is only judged, and a check that breaks is
+# unknown. Exactly these: True is no number.
+KINDS: dict[type, dict[str, tuple[type, ...]]] = {
+    Snapshot: {"taken_at": (str,)},
+    Surroundings: {"hostname": (str,)},
+    Probe: {"name": (str,), "state": (str,), "data": (dict,), "error": (str,), "seconds": (int, float)},
+    Expected: {
+        "gpus": (int,),
+        "model": (str,),
+        "hcas": (int,),
+        "rate": (int,),
+        "gdr": (bool,),
+        "nvlinks": (int,),
+        "memory_gb": (int,),
+    },
 }
 
 
@@ -97,7 +107,7 @@ def _record(kind: Any, data: Any, where: str) -> Any:
         if field in data and (data[field] is not None or kind._field_defaults.get(field) is None)
     }  # null is unknown: where a record knows no unknown, it is as good as left out
     for field, kinds in KINDS.get(kind, {}).items():
-        if values.get(field) is not None and not isinstance(values[field], kinds):
+        if values.get(field) is not None and type(values[field]) not in kinds:
             raise SnapshotError(f"{where}: {field} cannot be {values[field]!r:.40}")
     try:
         return kind(**values)

@@ -33,7 +33,8 @@ def writer(name: str) -> Callable[[Report], str]:
 
 
 def flat(text: str) -> str:
-    """One line of printable characters: control characters of device names and values are shown, not obeyed."""
+    """One line of printable characters: control characters of device names and values are shown, not obeyed. Whatever
+    a writer shows of a snapshot goes through it: words of a snapshot may come from anybody."""
     line = " ".join(text.split())
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 

@@ -1,6 +1,7 @@
 """JUnit XML, as CI systems read it: a test suite for each family, a test case for each check.
 
 A skip is `skipped`, what could not be told an `error`, a warning passes with its words as output (strict: it fails).
+Words of a snapshot are `flat`, which leaves no character that XML cannot hold (XML 1.0, production 2).
 """
 
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -23,9 +24,9 @@ def write(report: Report) -> str:
             _case(suite, one, report.strict)
         _totals(suite)
         if report.taken_at:
-            suite.set("timestamp", report.taken_at.removesuffix("Z"))
+            suite.set("timestamp", flat(report.taken_at).removesuffix("Z"))
         if report.hostname:
-            suite.set("hostname", _legal(report.hostname))
+            suite.set("hostname", flat(report.hostname))
     _totals(top)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(top, encoding="unicode") + "\n"
 
@@ -33,9 +34,9 @@ def write(report: Report) -> str:
 def _case(suite: Element, one: Judged, strict: bool) -> None:
     case = SubElement(suite, "testcase", classname=f"rig.{one.check.family}", name=one.check.id)
     case.set("time", f"{one.seconds or 0:.3f}")
-    lines, outcome = [_legal(line) for line in reasons(one)], one.result.outcome
+    lines, outcome = reasons(one), one.result.outcome
     first = lines[0] if lines else outcome
-    fixes = dict.fromkeys(_legal(flat(finding.fix)) for finding in one.result.findings if finding.fix)
+    fixes = dict.fromkeys(flat(finding.fix) for finding in one.result.findings if finding.fix)
     text = "\n".join((*lines, *(f"fix: {fix}" for fix in fixes)))
     if outcome == "skip":
         SubElement(case, "skipped", message=first)
@@ -54,8 +55,3 @@ def _totals(parent: Element) -> None:
     for tag in COUNTED:
         parent.set(TOTALS[tag], str(sum(case.find(tag) is not None for case in cases)))
     parent.set("time", f"{sum(float(case.get('time', 0)) for case in cases):.3f}")
-
-
-def _legal(text: str) -> str:
-    """Without the characters that XML cannot hold (XML 1.0, production 2): lone surrogates and two noncharacters."""
-    return "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text)

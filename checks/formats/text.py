@@ -14,15 +14,15 @@ def write(report: Report) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     where = f" of {flat(report.hostname)}" if report.hostname else ""
-    when = f", {report.taken_at}" if report.taken_at else ""
+    when = f", {flat(report.taken_at)}" if report.taken_at else ""
     took = f", {report.seconds:.1f} s" if report.seconds is not None else ""
     yield f"checks{where}, level {report.level}{when}{took}"
     if report.machine:
         yield f"  {flat(report.machine)}"
     for probe in report.probes:
         if probe.state not in ("ok", "unasked") or probe.cut:
-            state = "cut" if probe.cut else probe.state
-            yield f"  probe {probe.name}: {state}" + (f" ({flat(probe.error)})" if probe.error else "")
+            state = "cut" if probe.cut else flat(probe.state)
+            yield f"  probe {flat(probe.name)}: {state}" + (f" ({flat(probe.error)})" if probe.error else "")
     yield ""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from checks import LEVELS, evaluate
 from checks.catalogue import checks_of
 from checks.formats import FORMATS, flat, writer
 from checks.running import Judged, Report
+from rig.snapshot import Probe
 from tests.checks import reports
 from tests.checks.reports import NASTY, every_outcome, nothing, report
 from tests.checks.test_twins import TWINS
@@ -53,6 +55,17 @@ def test_a_format_ends_with_one_newline_and_holds_no_control_characters(name: st
     assert text.endswith("\n") and not text.endswith("\n\n")
     assert not re.search(r"[^\n\t -\ud7ff\ue000-\ufffd]", text)
     text.encode("utf-8")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_word_of_a_snapshot_speaks_to_the_terminal_or_breaks_the_form(name: str) -> None:
+    evil = f"{NASTY}\x07\x1b]0;x\x9b2J\n\u202e\ufdd0"
+    probes = (Probe(evil, evil, {"asking": evil}, evil, 1.0), Probe(evil, "unasked", {"asking": evil}, evil, 1.0))
+    text = writer(name)(every_outcome()._replace(hostname=evil, taken_at=evil, machine=evil, probes=probes))
+    assert [c for c in text if not c.isprintable() and c != "\n"] == []
+    if name == "junit":
+        suite = next(xml.fromstring(text.encode()).iter("testsuite"))
+        assert suite.get("hostname") == suite.get("timestamp") == flat(evil)
 
 
 # JSON

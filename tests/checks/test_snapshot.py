@@ -1,6 +1,8 @@
 """A snapshot travels: written as JSON and read again it is the same, and judged again it says the same."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,9 @@ from checks import LEVELS
 from checks.catalogue import checks_of
 from checks.running import evaluate_all
 from rig.emit import to_json
+from rig.expected import Expected
 from rig.machine import Machine
-from rig.snapshot import Snapshot, SnapshotError, read_snapshot
+from rig.snapshot import AT_MOST, Snapshot, SnapshotError, load_snapshot, read_snapshot
 from tests.checks import snapshots
 from tests.checks.test_twins import TWINS
 
@@ -92,6 +95,15 @@ def test_null_is_the_default_where_a_record_knows_no_unknown() -> None:
         ('{"machine": {}, "version": 1, "probes": {"a": {"name": "a", "state": 1}}}', "probes.a: state cannot be 1"),
         ('{"machine": {"surroundings": {"hostname": []}}, "version": 1, "probes": {}}', "hostname cannot be ()"),
         ('{"machine": {}, "host": [], "version": 1, "probes": {}}', "host: must be an object"),
+        *(
+            (
+                f'{{"machine": {{}}, "expected": {{"{name}": {wrong}}}, "version": 1, "probes": {{}}}}',
+                f"{name} cannot be",
+            )
+            for name in Expected._fields
+            for wrong in ('["8"]', "8.5", "{}", {"gdr": "1", "model": "8"}.get(name, "true"), '"eight"')
+            if (name, wrong) != ("model", '"eight"')
+        ),
     ],
 )
 def test_what_is_no_snapshot_is_refused_in_one_line(text: str, words: str) -> None:
@@ -99,6 +111,28 @@ def test_what_is_no_snapshot_is_refused_in_one_line(text: str, words: str) -> No
         read_snapshot(text, "node.json")
     told = str(error.value)
     assert told.startswith("node.json: ") and words in told and "\n" not in told
+
+
+def test_a_file_is_read_and_what_is_no_file_of_a_snapshots_size_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "good").write_text(to_json(snapshots.h100()))
+    assert load_snapshot(str(tmp_path / "good")) == travelled(snapshots.h100())
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", AT_MOST + 1)
+    (tmp_path / "deep").write_text("[" * 100_000)
+    refused = {
+        "/dev/zero": "not a regular file; copy what it holds into one",
+        str(tmp_path): "not a regular file",
+        str(tmp_path / "pipe"): "not a regular file",
+        str(tmp_path / "none"): "No such file or directory",
+        str(tmp_path / "sparse"): "larger than 64 MiB",
+        str(tmp_path / "deep"): "nested too deep",
+    }
+    for path, words in refused.items():
+        with pytest.raises(SnapshotError) as error:
+            load_snapshot(path)
+        told = str(error.value)
+        assert told.startswith(f"{path}: ") and words in told and "\n" not in told
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)

@@ -8,7 +8,7 @@ import pytest
 from entrypoint import capture as verb
 from rig.capture import Recorder, record_more, reduced
 from rig.capture_text import render
-from rig.captured import Captured, Tree, open_root, parse
+from rig.captured import AT_MOST, Captured, Tree, open_root, parse
 from rig.detect import detect
 from rig.root import IPV4_FILE, Live
 from tests.machines.paper import Paper
@@ -119,6 +119,22 @@ def test_a_root_is_a_folder_or_a_capture(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"\xff\xfe\0")
     with pytest.raises(ValueError, match="bad:1: not a capture"):
         open_root(str(tmp_path / "bad"))
+    (tmp_path / "deep").write_text(f"rig-capture 1\n/a\n  b -> {'/a' * 3000}\n/a/b\n  c = 1\n")
+    with pytest.raises(ValueError, match="deep:3: the path is too deep"):
+        open_root(str(tmp_path / "deep"))
+
+
+def test_what_is_no_file_of_a_captures_size_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (str(tmp_path / "pipe"), "/dev/zero"):
+        with pytest.raises(ValueError, match=f"^{path}: not a regular file; copy"):
+            open_root(path)
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", AT_MOST + 1)
+    with pytest.raises(ValueError, match="sparse: larger than 16 MiB"):
+        open_root(str(tmp_path / "sparse"))
+    with pytest.raises(ValueError, match="none: No such file"):
+        open_root(str(tmp_path / "none"))
 
 
 def test_addresses_are_kept_beside_the_kernels_files() -> None:
