@@ -1,6 +1,7 @@
 """A tree as the text of a capture, in the format of rig.captured: sorted, so that two captures compare by eye."""
 
-from rig.captured import HEADER, RANGE_AT_MOST, Tree
+from rig.capture_words import RANGE_AT_MOST
+from rig.captured import HEADER, Tree
 from rig.lean import Iterable
 
 LINE = 110  # longest `+` line
