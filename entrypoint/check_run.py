@@ -10,6 +10,7 @@ from entrypoint.start import find_program
 from rig.children import Ended, Job, run_jobs
 from rig.emit import is_secret
 from rig.lean import Callable, Iterable, Mapping
+from rig.root import Root
 from rig.settings import Settings
 from rig.snapshot import Probe, Snapshot
 
@@ -38,15 +39,34 @@ def take(
     At level boot only the boot's facts are there. `until`: the end of the level's time (monotonic seconds); of it the
     driver may keep the boot's facts waiting for half. Raises SettingsError as entrypoint.look does.
     """
-    from entrypoint.look import look, open_root
+    from entrypoint.look import open_root
+
+    if settings.root is not None:  # nothing is started in another machine's files
+        root = open_root(settings)
+        return _take(settings, environ, level, account, until, root, root)
+    from rig.in_time import InTime
+
+    end = float("inf") if until is None else until
+    within, at_first = InTime(end), InTime((time.monotonic() + end) / 2)
+    try:
+        return _take(settings, environ, level, account, until, within, at_first)
+    finally:  # a signal may end it while children run
+        at_first.end_all()
+        within.end_all()
+
+
+def _take(
+    settings: Settings,
+    environ: Mapping[str, str],
+    level: str,
+    account: str | None,
+    until: float | None,
+    root: Root,
+    at_first: Root,
+) -> Snapshot:
+    from entrypoint.look import look
     from rig.expected import Expected
 
-    root = open_root(settings)
-    at_first = root
-    if until is not None and settings.root is None:  # nothing is started in another machine's files
-        from rig.in_time import InTime
-
-        root, at_first = InTime(until), InTime((time.monotonic() + until) / 2)
     seen = look(settings, environ, account=account, links=True, root=at_first)
     now = Snapshot(
         seen.machine,

@@ -39,11 +39,14 @@ class InTime(Live):
         return _Bounded(self, running, timeout_s > left)
 
     def end_all(self) -> None:
-        """End what still runs, all side by side: children that hang together cost the time of one."""
+        """End what still runs, all side by side: children that hang together cost the time of one. Of what has ended
+        by itself the answer is kept, and what that forked and left is ended."""
         late = [one for one in self._started if not one.answers and not child.ended(one.pid)]
         child.end(late)
         for one in late:
             one.answers.append(child.close(one, in_time=False))
+        for one in self._started:
+            one.collect()
 
 
 class _Bounded(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from rig import child
 from rig.in_time import InTime
 from rig.root import READ_LIMIT, Collected
+from tests.rig.test_child import alive
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 DEAF = "import os,signal,time; signal.signal(15, signal.SIG_IGN); os.write(1, b'told'); time.sleep(60)"
@@ -75,3 +76,20 @@ def test_one_that_nothing_ends_is_hung_whatever_its_time_was(monkeypatch: pytest
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+
+
+def test_ending_all_keeps_the_answer_of_what_ended_and_ends_what_that_left() -> None:
+    root = within(60)
+    fork = "import os, time\npid = os.fork()\nif pid == 0: time.sleep(60)\nelse: print(pid)"
+    done, late = root.start((*PYTHON, fork), 60), root.start((*PYTHON, DEAF), 60)
+    until = time.monotonic() + 20
+    while not child.ended(root._started[0].pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    root.end_all()
+    answer = done.collect()
+    assert answer.state == "ok" and late.collect().state == "hung"
+    left = int(answer.output)
+    while alive(left) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not alive(left)
+    root.end_all()  # there is nothing more to do
