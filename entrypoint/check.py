@@ -12,6 +12,7 @@ from checks.probing import PROBES
 from checks.running import (
     BUDGET_S,
     DEFAULT_LEVEL,
+    FAILED,
     USAGE,
     BadRequest,
     Judged,
@@ -21,19 +22,21 @@ from checks.running import (
     known_needs,
     select,
 )
-from entrypoint.check_out import outputs, put
+from entrypoint.check_out import SAVE, complain, hold_streams, outputs, put, withdraw
 from entrypoint.check_run import examine, take
-from entrypoint.say import Voice, printable
+from entrypoint.say import Voice
 from entrypoint.state import find_state, write_file
 from rig.emit import to_json
 from rig.expected import ExpectedError, parse_expected
 from rig.lean import Any
-from rig.settings import Settings, SettingsError, read_settings
+from rig.settings import Settings, SettingsError, read_settings, unknown_names
 from rig.snapshot import Probe, Snapshot, SnapshotError, read_snapshot
 
 ABOUT = """Can this machine train with this image: what is wrong, who must act, what to do.
-Exit code: 0 passed (perhaps with warnings), 1 failed, 2 could not judge, 3 wrong usage."""
+Exit code: 0 passed (perhaps with warnings), 1 failed, 2 could not judge, 3 wrong usage, or
+nothing failed and a report could not be written."""
 SLOW_S = 2.0  # from then on there is a line for each probe, terminal or not
+LONG = 100  # characters: a longer word of a value is cut (a name with the 80 that rig.settings shows is shorter)
 
 
 class Parser(argparse.ArgumentParser):
@@ -42,9 +45,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise BadRequest(f"{message}; rig check --help has all words")
 
+    def print_help(self, file: object = None) -> None:
+        _say(self.format_help())
+
 
 def run(argv: list[str]) -> int:
     """The verb; returns its exit code."""
+    hold_streams()
     try:
         asked = _parser().parse_args(argv)
         if asked.explain is not None:
@@ -54,7 +61,7 @@ def run(argv: list[str]) -> int:
             return _list(selection if asked.level or asked.only else select(LEVELS[-1], (), PROBES))
         return Run(asked, selection).run()
     except (BadRequest, SettingsError, ExpectedError, SnapshotError) as error:
-        print(f"rig check: {printable(str(error))}", file=sys.stderr)
+        complain(str(error))
         return USAGE
     except SystemExit as end:
         if end.code == 0:
@@ -90,14 +97,22 @@ def _explain(name: str) -> int:
     from checks.manual import page
 
     one = find_check(name)
-    print(f"{one.id}  [{one.family}]\n\n{page(one)}")
-    return 0
+    return _say(f"{one.id}  [{one.family}]\n\n{page(one)}\n")
 
 
 def _list(selection: Selection) -> int:
-    for one in selection.checks:
-        print(f"{one.at:5}  {one.family:11}  {one.id}")
+    return _say("".join(f"{one.at:5}  {one.family:11}  {one.id}\n" for one in selection.checks))
+
+
+def _say(text: str) -> int:
+    """What was asked for, on standard output. BadRequest where it does not get there."""
+    if why := put("-", text):
+        raise BadRequest(why)
     return 0
+
+
+def _cut(text: str) -> str:
+    return " ".join(word if len(word) <= LONG else f"{word[:77]}..." for word in text.split(" "))
 
 
 class Run:
@@ -114,12 +129,17 @@ class Run:
         self.account: str | None = None
         self.texts: dict[str, tuple[Judged, str]] = {}  # of checks.json
         self.voice = Voice(os.environ, quiet=os.environ.get("RIG_QUIET") == "1")
+        for name, near in unknown_names(self.environ):
+            self.voice.warning(f"{name} is no setting of rig{f'; {near} is' if near else ''}")
 
     def _settings(self) -> Settings:
         from entrypoint.look import users_own
 
         self.environ = users_own(os.environ)
-        settings = read_settings(self.environ)
+        try:
+            settings = read_settings(self.environ)
+        except SettingsError as error:
+            raise BadRequest(_cut(str(error))) from None
         if self.asked.root is not None:
             if self.asked.snapshot is not None:
                 raise BadRequest("--from and --root: one machine at a time")
@@ -131,7 +151,7 @@ class Run:
             try:
                 settings = settings._replace(expected=parse_expected(self.asked.expect))
             except ExpectedError as error:
-                raise BadRequest(f"--expect {error}") from None
+                raise BadRequest(_cut(f"--expect {error}")) from None
         return settings
 
     def run(self) -> int:
@@ -156,13 +176,13 @@ class Run:
         )
         self._keep(now, judged, partial=False)
         report = self._report(now, judged)
-        texts = [(path, writer(name)(report)) for name, path in self.outputs.items()]
-        if self.asked.save is not None:
-            texts.append((self.asked.save, to_json(now, depth=3) + "\n"))
-        failed = [why for path, text in texts if (why := put(path, text))]
+        failed = [why for name, path in self.outputs.items() if (why := put(path, self._text(name, now, report)))]
         if failed:
-            raise BadRequest("; ".join(failed))
-        return report.code
+            complain("; ".join(failed))
+        return USAGE if failed and report.code != FAILED else report.code
+
+    def _text(self, name: str, now: Snapshot, report: Report) -> str:
+        return to_json(now, depth=3) + "\n" if name == SAVE else writer(name)(report)
 
     def _folder(self) -> str | None:
         """Where checks.json goes; None where nothing can be written."""
@@ -182,7 +202,7 @@ class Run:
     def _snapshot(self, until: float | None) -> Snapshot:
         path = self.asked.snapshot
         if path is None:
-            return take(self.settings, self.environ, self.selection.level, self.account, until)
+            return self._take(until)
         try:
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 now = read_snapshot(file.read(), path)
@@ -192,6 +212,15 @@ class Run:
             raise BadRequest(f"{path}: not a snapshot: it is nested too deep") from None
         told = self.asked.expect is not None and self.settings.expected
         return now._replace(expected=told) if told else now
+
+    def _take(self, until: float | None) -> Snapshot:
+        try:
+            return take(self.settings, self.environ, self.selection.level, self.account, until)
+        except SettingsError as error:
+            name, _, rest = str(error).partition("=")
+            if self.asked.root is None or name != "RIG_ROOT":
+                raise
+            raise BadRequest(f"--root {rest}") from None  # the word that was typed
 
     def _tell(self, probe: Probe) -> None:
         """Progress, where somebody waits for it."""
@@ -208,9 +237,10 @@ class Run:
         """Into checks.json. The first, of nothing, takes the place of an older run's: that must not pass for this."""
         if self.state is None:
             return
-        why = write_file(f"{self.state}/checks.json", json.write(report, self.texts))
+        path = f"{self.state}/checks.json"
+        why = write_file(path, json.write(report, self.texts))
         if why is not None:
-            self.voice.warning(f"{self.state}/checks.json was not written: {why}")
+            self.voice.warning(f"{path} was not written: {why}{withdraw(path)}")
             self.state = None
 
     def _report(self, now: Snapshot, judged: tuple[Judged, ...], partial: bool = False) -> Report:
@@ -242,11 +272,18 @@ def _unmeasured(selection: Selection, now: Snapshot) -> Snapshot:
 
 
 def _end_children_with_us() -> None:
-    """The signals that end a run go through Python, so that no probe is left behind (rig.children)."""
+    """The signals that end a run go through Python, so that no child is left behind (rig.children, rig.in_time). Only
+    the first counts: a second one would end the ending."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
     def end(number: int, _: object) -> None:
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
+    for number in numbers:
+        signal.signal(number, end)
