@@ -8,6 +8,12 @@ from rig.snapshot import Probe, Snapshot
 
 STUCK_S = 5.0  # own rule: once cuInit has answered, the first use of one GPU takes less than a second
 OF_THE_IMAGE = frozenset(("stack_import", "deepspeed_ops", "deepspeed_build", "zero3_step"))
+# Variables that change what every Python loads (PYTHONSTARTUP is read by interactive ones only), and where files are
+# that are not the user's: the image's, and rig's own.
+LOADING = ("PYTHONHOME", "PYTHONPATH")
+NOT_THE_USERS = ("/opt/", "/usr/", "/lib/", "/lib64/")
+PROBES = "/checks/probes/"
+REBOOT = "ask the host to look at this machine, or return it; what hangs in the driver ends with a reboot only"
 LONGER = "rig check --level deep waits longer"
 SLOWLY = f"{LONGER}; if a GPU is only slow to start, on the host: systemctl enable --now nvidia-persistenced"
 
@@ -15,7 +21,7 @@ SLOWLY = f"{LONGER}; if a GPU is only slow to start, on the host: systemctl enab
 @check(
     at="quick",
     domain="host",
-    fix="ask the host to look at this machine, or return it; what hangs in the driver ends with a reboot only",
+    fix="ask the host what its kernel log (dmesg, Xid) says of this time, or return it",
 )
 def every_probe_answers(now: Snapshot) -> Iterator[Finding]:
     """Every program that measures comes to its end, without a crash.
@@ -23,7 +29,8 @@ def every_probe_answers(now: Snapshot) -> Iterator[Finding]:
     One that hangs shows what a training would do: wait without a word. Each names the GPU or the pair before it asks,
     so the finding names it too. "Unresponsive" is all that is known: a blocked call is not always the driver's fault.
     One that still ran when the level's time was over may be slow or may hang; a GPU that does not answer for five
-    seconds after cuInit did hangs. What they measured is judged by others, which cannot tell where this speaks.
+    seconds after cuInit did hangs. One that ended with an error while PYTHONPATH or PYTHONHOME is set, or in a file of
+    the user's own, met that first. What they measured is judged by others, which cannot tell where this speaks.
 
     Symptom: nvidia-smi, or the first CUDA call of a training, never returns; a signal ends it.
     Source: NVIDIA/NVSentinel#1576, leptonai/gpud PR#117, NVIDIA/gpu-monitoring-tools#46.
@@ -37,13 +44,37 @@ def every_probe_answers(now: Snapshot) -> Iterator[Finding]:
         if probe.state == "unresponsive":
             asking = probe.asking
             text = f"{probe.name} is unresponsive" + (f": it was at {asking} and never came back" if asking else "")
-            yield say(text, asking or probe.name, evidence=probe.error)
+            yield say(text, asking or probe.name, fix=REBOOT, evidence=probe.error)
         elif probe.state == "failed":
-            domain = "image" if probe.name in OF_THE_IMAGE else ""
-            subject = probe.asking or probe.name
-            yield say(f"{probe.name} crashed: {last_words(probe)}", subject, domain=domain)
+            yield _crashed(now, probe)
     for probe in cut:
         yield _late(probe)
+
+
+def _crashed(now: Snapshot, probe: Probe) -> Finding:
+    """Of a program that ended with an error: whose it is."""
+    text, subject = f"{probe.name} crashed: {last_words(probe)}", probe.asking or probe.name
+    at_gpus = probe.error.startswith("ended by signal") and probe.name not in OF_THE_IMAGE
+    told = [f"{name}={now.environ[name]}" for name in LOADING if now.environ.get(name)]
+    file = users_file(probe.error)
+    if file or (told and not at_gpus):
+        names = " ".join(one.partition("=")[0] for one in told)
+        words = [f"unset {names} ({', '.join(told)})"] if told else []
+        words += [f"move {file} away"] if file else []
+        return say(text, subject, got=file or told[0], fix=f"{', or '.join(words)}; then check again", domain="user")
+    if probe.name in OF_THE_IMAGE:
+        return say(text, subject, fix="python -c 'import torch, deepspeed' shows it; rebuild the image", domain="image")
+    return say(text, subject)
+
+
+def users_file(error: str) -> str | None:
+    """The first file of Python code, or library, that an error names and neither the image nor rig brought."""
+    for word in error.split():
+        path = word.strip("\"'`:,;()[]")
+        code = path.startswith("/") and (path.endswith(".py") or ".so" in path)
+        if code and not path.startswith(NOT_THE_USERS) and PROBES not in path:
+            return path
+    return None
 
 
 def _late(probe: Probe) -> Finding:

@@ -4,7 +4,7 @@ from typing import Any
 
 from rig.snapshot import Probe, Snapshot
 from tests.checks.snapshots import h100, no_gpu, rtx4090
-from tests.checks.twin import Twin
+from tests.checks.twin import Twin, changed
 
 STARTED = {"code": 0, "name": None, "step": None, "seconds": 0.5}
 LATE = "budget: ended after 9.1 s, when the time of all checks was over"
@@ -37,6 +37,7 @@ REPORTED = (
     "NVIDIA/DCGM#209",
     "NVIDIA/NVSentinel#1576",
 )
+NO_DUMPS = "AttributeError: module 'json' has no attribute 'dumps'"
 GPU = "0000:5d:00.0"
 
 TWINS = (
@@ -58,7 +59,37 @@ TWINS = (
     answers(
         became(h100(), "stack_import", "failed", "ended by signal 4", 1.0, errors=(), asking="import of torch"),
         "stack_import crashed: ended by signal 4, at import of torch",
+        fix="rebuild",
         domain="image",
+    ),
+    *(
+        answers(  # the user's own json.py, in a folder that PYTHONPATH names, and without that
+            changed(
+                became(h100(), name, "failed", error, 0.1),
+                environ={"PYTHONPATH": folder} if folder else {},
+            ),
+            f"{name} crashed: ",
+            fix=fix,
+            domain="user",
+        )
+        for name in ("gpu_init", "stack_import")
+        for error, folder, fix in (
+            (NO_DUMPS, "/b", "unset PYTHONPATH (PYTHONPATH=/b)"),
+            ("ended with exit code 1", "/b:/c", "unset PYTHONPATH (PYTHONPATH=/b:/c)"),
+            (f'File "/b/json.py", line 1, in <module>; {NO_DUMPS}', "", "move /b/json.py away"),
+        )
+    ),
+    *(
+        answers(  # a driver that kills who asks it is not the user's, and no reboot is known to help
+            changed(became(h100(), "gpu_init", "failed", error, 1.0, asking=GPU), environ={"PYTHONPATH": folder}),
+            "gpu_init crashed",
+            fix="ask the host what its kernel log",
+        )
+        for error, folder in (
+            ("ended by signal 11", "/workspace/src"),
+            ('File "/usr/lib/python3.11/ctypes/__init__.py", line 376; OSError: libcuda.so.1', ""),
+            ('File "/home/me/rig/checks/probes/gpu_init.py", line 9; OSError', ""),
+        )
     ),
     answers(late("gpu_init", driver=STARTED, gpus=(STARTED,), asking=GPU), f"{GPU} gave no answer for 8 s"),
     answers(  # without persistence cuInit alone may take that long
