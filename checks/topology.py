@@ -11,6 +11,7 @@ from rig.snapshot import Snapshot
 
 GIB = 1 << 30
 LARGE_WINDOW = 24 * GIB  # boards with more memory than that have a BAR to match where they are made for GPUDirect
+IGNORED = "PLATFORM_FILE_IGNORED"  # the id of rig.platform
 
 
 def _bridges(now: Snapshot) -> list[PciDevice]:
@@ -145,3 +146,17 @@ def bar_holds_the_gpus_memory(now: Snapshot) -> Iterator[Finding]:
         if window < memory:
             text = f"GPU {gpu.index}: a BAR of {window / GIB:.3g} GiB for {memory / GIB:.0f} GiB of memory"
             yield say(text, gpu.bus_id or "", memory, window)
+
+
+@check(at="quick", domain="platform", severity="warn", fix="rig platform validate", covers=(IGNORED,))
+def platform_file_can_be_used(now: Snapshot) -> Iterator[Finding]:
+    """What the owner of the machine wrote about its network is read, where it is there at all.
+
+    A file with one fault is ignored as a whole: rails, subnets and the provider's settings are then guessed.
+
+    Symptom: one line at the start, then NCCL on other interfaces than the provider meant.
+    Source: /etc/rdma/network_topology.json; docs/platform-file.md.
+    """
+    for one in now.plan.findings:
+        if one.id == IGNORED:
+            yield say(one.text, one.subject, fix=one.fix, evidence=one.evidence)

@@ -1,5 +1,7 @@
 """Fixtures of the family topology."""
 
+from rig.captured import Captured, Tree
+from rig.platform import PATH, load_platform
 from rig.snapshot import Snapshot
 from tests.checks.snapshots import a100, h100, healthy, rtx4090
 from tests.checks.twin import Twin, changed
@@ -12,7 +14,20 @@ def redirecting(now: Snapshot) -> Snapshot:
     return changed(now, machine__pci=pci)  # type: ignore[no-any-return]
 
 
+GARBAGE = Tree()
+GARBAGE.folder(PATH.rpartition("/")[0])[PATH.rpartition("/")[2]] = None
+GARBAGE.texts[PATH] = "\x00 no JSON"
+
 TWINS = (
+    Twin(
+        "platform_file_can_be_used",
+        changed(h100(), plan__findings=load_platform(Captured(GARBAGE))[1]),
+        h100(),
+        says="/etc/rdma/network_topology.json is ignored",
+        fix="",
+        domain="platform",
+        outcome="warn",
+    ),
     Twin(
         "bridges_do_not_redirect_peer_traffic",
         redirecting(h100()),
