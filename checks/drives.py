@@ -83,6 +83,9 @@ def shared_memory_holds_what_it_promises(now: Snapshot) -> Iterator[Finding]:
     """
     data = told(now, "shm")
     wanted, touched = data.get("wanted_bytes"), data.get("touched_bytes")
+    if wanted == 0:
+        yield say("nothing is free in /dev/shm, so nothing was tried", "/dev/shm", outcome="unknown")
+        return
     if data.get("error") or known(touched, "what was written") < known(wanted, "what was tried"):
         text = (
             f"/dev/shm took {(touched or 0) / MIB:.0f} MiB of {(wanted or 0) / MIB:.0f}: {data.get('error') or 'full'}"

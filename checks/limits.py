@@ -115,21 +115,24 @@ def shared_memory_is_free(now: Snapshot) -> Iterator[Finding]:
 def data_loaders_have_shared_memory(now: Snapshot) -> Iterator[Finding]:
     """Worker processes of a DataLoader can pass batches, on a machine without GPUs too.
 
-    They do it through /dev/shm, of which Docker gives 64 MB. With GPUs, shared_memory_is_large_enough asks for more.
+    They do it through /dev/shm, of which Docker gives 64 MB, and which dead processes fill. With GPUs,
+    shared_memory_is_large_enough and shared_memory_is_free ask for more.
 
     Symptom: `DataLoader worker (pid N) is killed by signal: Bus error`.
     Source: torch.multiprocessing, "Sharing strategies"; NVIDIA/nccl#290.
     """
     size = known(now.machine.limits.shm_bytes, "the size of /dev/shm")
-    if size < SHM_LOADERS and not GPU_EXPECTED.met(now):
+    if GPU_EXPECTED.met(now):
+        return
+    free = known(now.machine.limits.shm_free_bytes, "the free space of /dev/shm")
+    if size < SHM_LOADERS:
         yield say(f"/dev/shm has {_size(size)}", "/dev/shm", SHM_LOADERS, size)
+    elif free < SHM_LOADERS:
+        text = f"only {_size(free)} of the {_size(size)} in /dev/shm are free"
+        yield say(text, "/dev/shm", SHM_LOADERS, free, fix="look at ls -l /dev/shm; delete what nobody has open")
 
 
-@check(
-    at="boot",
-    domain="user",
-    fix="docker run --ulimit nofile=1048576:1048576, or `ulimit -n` up to the hard limit",
-)
+@check(at="boot", domain="user", fix="docker run --ulimit nofile=1048576:1048576, or `ulimit -n` up to the hard limit")
 def open_files_are_enough(now: Snapshot) -> Iterator[Finding]:
     """A process may open the files and sockets that training needs.
 

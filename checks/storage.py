@@ -8,6 +8,7 @@ from rig.lean import Iterator
 from rig.snapshot import Snapshot
 
 GIB = 1 << 30
+TEMPORARY_LEAST = 256_000_000  # bytes
 FULL_SHARE = 0.05  # less than this is free
 ROOM_LEAST, ROOM_ENOUGH = GIB, 100 * GIB
 INODES_LEAST, INODES_ENOUGH = 1000, 100_000
@@ -59,6 +60,13 @@ def _written(now: Snapshot) -> list[Mount]:
         if mount.path != "/dev/shm" and mount.writable and not mount.read_only and mount.total_bytes:
             found.setdefault((mount.total_bytes, mount.free_bytes, mount.kind), mount)
     return list(found.values())
+
+
+def _temporary(now: Snapshot) -> Mount:
+    """Where temporary files go: TMPDIR where it is there, else /tmp."""
+    named = [mount for _, mount in _of_variables(now, ("TMPDIR",)) if mount.exists is not False]
+    slash = [mount for mount in _mounts(now) if mount.path == "/tmp"]
+    return known(next(iter(named + slash), None), "/tmp")  # type: ignore[no-any-return]
 
 
 def _unknown_ones(now: Snapshot) -> Iterator[Finding]:
@@ -152,7 +160,7 @@ def checkpoint_fits_beside_the_program(now: Snapshot) -> Iterator[Finding]:
     fix="docker run --tmpfs /tmp:exec,size=8g (for a read-only root), or TMPDIR=a folder that can be written",
 )
 def temporary_files_can_be_written(now: Snapshot) -> Iterator[Finding]:
-    """TMPDIR, or /tmp, can be written.
+    """TMPDIR, or /tmp, is there and can be written.
 
     torch, Triton, compilers and DataLoader workers make their files and sockets there. A container with a read-only
     root needs a tmpfs.
@@ -160,12 +168,34 @@ def temporary_files_can_be_written(now: Snapshot) -> Iterator[Finding]:
     Symptom: `FileNotFoundError: No usable temporary directory found`, `Read-only file system`.
     Source: access(2); Python's tempfile.
     """
-    folders = {mount.path: mount for mount in _mounts(now)}
-    place = folders.get(_path(now.environ.get("TMPDIR", ""))) or known(folders.get("/tmp"), "/tmp")
+    for name, mount in _of_variables(now, ("TMPDIR",)):
+        if mount.exists is False:  # Python goes on with /tmp, others do not
+            yield say(f"{name}={mount.path} does not exist", name, fix=f"mkdir -p {mount.path}", outcome="warn")
+    place = _temporary(now)
+    if place.exists is False:
+        yield say(f"{place.path} does not exist", place.path, True, False, f"mkdir -m 1777 {place.path}")
+        return
     writable = known(place.writable, f"whether {place.path} can be written")
     if place.read_only or not writable:
         why = "is read-only" if place.read_only else "cannot be written by this user"
         yield say(f"{place.path} {why}", place.path, True, False)
+
+
+@check(
+    at="quick", needs=(HOST,), domain="user", severity="warn", fix="docker run --tmpfs /tmp:exec,size=8g, or set TMPDIR"
+)
+def temporary_files_have_room(now: Snapshot) -> Iterator[Finding]:
+    """TMPDIR, or /tmp, has 256 MB for what compilers and workers write there.
+
+    A small tmpfs is meant here; of disks, and of what is full, disk_has_room speaks.
+
+    Symptom: `No space left on device` when an op is compiled, with a disk that is empty.
+    Source: statvfs(2). The size is an own estimate: objects of one compiled op.
+    """
+    place = _temporary(now)
+    total, free = known(place.total_bytes, place.path), known(place.free_bytes, place.path)
+    if place.kind in MEMORY and FULL_SHARE * total <= free < TEMPORARY_LEAST:
+        yield say(f"{place.path}: {free / 1e6:.3g} MB are free", place.path, TEMPORARY_LEAST, free)
 
 
 @check(
@@ -255,7 +285,7 @@ def compiled_code_is_kept_on_this_machine(now: Snapshot) -> Iterator[Finding]:
     needs=(HOST,),
     domain="user",
     severity="warn",
-    fix="docker run -v $PWD:/work -w /work, so that checkpoints are on a disk",
+    fix="docker run -v $PWD:/work -w /work, PWD on a disk",
 )
 def work_folder_is_on_a_disk(now: Snapshot) -> Iterator[Finding]:
     """The work folder is not main memory.

@@ -111,6 +111,7 @@ class Mount(NamedTuple):
     inodes_total: int | None = None
     inodes_free: int | None = None
     no_exec: bool | None = None  # programs and libraries in it cannot be run
+    exists: bool | None = None  # where False, all else is told of the folder in which it would be made
 
 
 class Raid(NamedTuple):

@@ -119,11 +119,15 @@ def parse_answer(collected: Collected) -> tuple[dict[str, Mount], tuple[SshFile,
     spaces: dict[str, Mount] = {}
     files: list[SshFile] = []
     asking: str | None = None
+    absent: set[str] = set()
     for entry in collected.output.splitlines():
         told = parse_space(entry)
         if told is not None:
             total, free, inodes, inodes_free = told[0]
             spaces[told[2]] = Mount(told[2], total, free, None, None, told[1], inodes, inodes_free)
+            spaces[told[2]] = spaces[told[2]]._replace(exists=False if told[2] in absent else None)
+        elif entry.startswith("absent "):
+            absent.add(entry[7:])
         elif entry.startswith("mode "):
             files.extend(_ssh_file(entry))
         elif entry.startswith("asking "):

@@ -3,7 +3,8 @@
     rig-storage [--ssh FOLDER] PATH...
 
 Prints `asking PATH` before each, then `space TOTAL FREE INODES INODES_FREE WRITABLE PATH` (bytes; WRITABLE is 1 or 0,
-for this user). A path that does not exist yet is answered for the folder in which it would be made. With --ssh:
+for this user). A path that does not exist yet is answered for the folder in which it would be made, after a line
+`absent PATH`. With --ssh:
 `mode KIND OCTAL UID PATH` for the home folder, its .ssh and the files in there that ssh(1) and sshd(8) judge by their
 permissions; no content is read. `end` comes last. Source: statvfs(3), access(2), stat(2).
 """
@@ -69,6 +70,8 @@ def lines(arguments: list[str]) -> Iterator[str]:
     for path in arguments:
         yield f"asking {path}"
         told = space(path)
+        if existing(path) != path:
+            yield f"absent {path}"
         if told is not None:
             yield told
     yield "end"

@@ -24,6 +24,15 @@ TWINS = (
         domain="host",
         reported=("NVIDIA/nccl#290", "NVIDIA/nccl#342"),
     ),
+    Twin(  # nothing was promised, so nothing is proven
+        "shared_memory_holds_what_it_promises",
+        probed("shm", **{**SHM, "wanted_bytes": 0, "touched_bytes": 0}),
+        probed("shm", **SHM),
+        says="nothing is free in /dev/shm",
+        fix="what fills /dev/shm",
+        domain="host",
+        outcome="unknown",
+    ),
     Twin(
         "work_disk_is_fast_enough",
         probed("disk", **{**DISK, "write_bytes_per_s": 45_000_000}),

@@ -100,6 +100,15 @@ TWINS = (
         outcome="warn",
     ),
     Twin(
+        "data_loaders_have_shared_memory",
+        changed(no_gpu(), machine__limits__shm_free_bytes=0),
+        changed(h100(), machine__limits__shm_free_bytes=0),  # shared_memory_is_free says it
+        says="only 0 bytes of the",
+        fix="ls -l /dev/shm",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(
         "open_files_are_enough",
         changed(no_gpu(), machine__limits__nofile=256),
         changed(no_gpu(), machine__limits__nofile=1024),

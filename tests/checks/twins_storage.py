@@ -1,10 +1,11 @@
 """Fixtures of the family storage."""
 
-from tests.checks.healthy_system import MOUNTS, WORK
+from tests.checks.healthy_system import HOME, MOUNTS, WORK
 from tests.checks.snapshots import h100, no_gpu, roce
 from tests.checks.twin import Twin, changed
 
 GIB, MIB = 1 << 30, 1 << 20
+TINY = HOME._replace(path="/tmp", kind="tmpfs", total_bytes=4096, free_bytes=4096)
 READ_ONLY = tuple(one._replace(read_only=True, writable=False) if one.kind == "overlay" else one for one in MOUNTS)
 # docker run --read-only --tmpfs /tmp:exec -v volume:/work: nothing is wrong with that
 READ_ONLY_WELL = tuple(
@@ -92,6 +93,42 @@ TWINS = (
         says="/data cannot be written by this user",
         fix="TMPDIR",
         domain="user",
+    ),
+    Twin(
+        "temporary_files_can_be_written",
+        changed(no_gpu(), environ__TMPDIR="/nope", host__mounts=(*MOUNTS, HOME._replace(path="/nope", exists=False))),
+        changed(no_gpu(), environ__TMPDIR="/nope", host__mounts=(*MOUNTS, HOME._replace(path="/nope"))),
+        says="TMPDIR=/nope does not exist",
+        fix="mkdir -p /nope",
+        domain="user",
+        outcome="warn",
+    ),
+    Twin(  # then /tmp is what counts
+        "temporary_files_can_be_written",
+        changed(
+            no_gpu(), environ__TMPDIR="/nope", host__mounts=(*READ_ONLY, HOME._replace(path="/nope", exists=False))
+        ),
+        no_gpu(),
+        says="/tmp is read-only",
+        fix="TMPDIR",
+        domain="user",
+    ),
+    Twin(  # nothing stands there, and the root could be written
+        "temporary_files_can_be_written",
+        changed(no_gpu(), host__mounts__3__exists=False),
+        no_gpu(),
+        says="/tmp does not exist",
+        fix="mkdir -m 1777 /tmp",
+        domain="user",
+    ),
+    Twin(  # --tmpfs /tmp:size=4k
+        "temporary_files_have_room",
+        changed(no_gpu(), host__mounts=(*MOUNTS[:3], TINY)),
+        changed(no_gpu(), host__mounts=(*MOUNTS[:3], TINY._replace(total_bytes=GIB, free_bytes=GIB))),
+        says="/tmp: 0.0041 MB are free",
+        fix="size=8g",
+        domain="user",
+        outcome="warn",
     ),
     Twin(
         "work_folder_can_be_written",

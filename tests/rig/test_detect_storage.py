@@ -188,6 +188,14 @@ def test_a_place_that_statvfs_refuses_is_left_out(monkeypatch: pytest.MonkeyPatc
     assert list(storage_child.lines(["/"])) == ["asking /", "end"]
 
 
+def test_a_folder_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
+    here, gone = str(tmp_path), str(tmp_path / "a" / "b")
+    said = list(storage_child.lines([here, gone]))
+    assert [line for line in said if line.startswith("absent")] == [f"absent {gone}"]
+    mounts, _, silent = storage.parse_answer(Collected("ok", "\n".join(said)))
+    assert (mounts[here].exists, mounts[gone].exists, silent) == (None, False, None)
+
+
 def test_nearest_folder_that_exists(tmp_path: Path) -> None:
     assert storage_child.existing(str(tmp_path / "a" / "b")) == str(tmp_path)
     assert storage_child.existing("relative/x") == "/"
