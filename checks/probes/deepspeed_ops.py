@@ -5,15 +5,15 @@ which every offload needs, is compiled where it is not installed, in a folder of
 time it takes is what a training's first step would wait (170 s on two busy cores, so not at level full).
 """
 
+import contextlib
 import importlib
 import os
 import sys
-import tempfile
 import time
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from telling import first_line, run, tell
+from telling import first_line, own_folder, run, tell
 
 COMPILED = "CPUAdamBuilder"
 
@@ -36,8 +36,9 @@ def look(name: str, builder: Any, installed: bool) -> dict[str, Any]:
 
 def main() -> None:
     tell(ops=[], asking="import of deepspeed")
-    with tempfile.TemporaryDirectory(prefix="rig-ops-") as folder:
-        os.environ.update(TORCH_EXTENSIONS_DIR=folder, MAX_JOBS="2")
+    with own_folder("ops") if "--build" in sys.argv else contextlib.nullcontext() as folder:
+        if folder is not None:
+            os.environ.update(TORCH_EXTENSIONS_DIR=folder, MAX_JOBS="2")
         try:
             from deepspeed.git_version_info import installed_ops
             from deepspeed.ops.op_builder.all_ops import ALL_OPS

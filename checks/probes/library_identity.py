@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -90,11 +89,14 @@ def sha256(path: str, until: float) -> str | None:
 
 @contextlib.contextmanager
 def nccl_log() -> Iterator[str]:
-    """A file that NCCL writes its first line to."""
-    with tempfile.TemporaryDirectory(prefix="rig-nccl-") as folder:
-        path = os.path.join(folder, "log")
+    """A file that NCCL writes its first line to: in memory, so that no kind of end leaves it behind."""
+    handle = os.memfd_create("rig-nccl")
+    try:
+        path = f"/proc/self/fd/{handle}"
         os.environ.update(NCCL_DEBUG="VERSION", NCCL_DEBUG_FILE=path)
         yield path
+    finally:
+        os.close(handle)
 
 
 def collect(log: str) -> dict[str, Any]:

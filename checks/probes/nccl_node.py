@@ -9,7 +9,6 @@ over gloo. Not seen on hardware yet.
 import glob
 import os
 import sys
-import tempfile
 import time
 from datetime import timedelta
 from typing import Any
@@ -18,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from devices import count, rehearsed
 from nccl_log import read_log
 from ranks import folder_of_rank, last_words, leave, place, results, start
-from telling import die_with_parent, run, tell
+from telling import die_with_parent, own_folder, run, tell
 
 LARGEST, OVER_NETWORK, REHEARSAL_SIZE = 4 << 30, 256 << 20, 1 << 20
 THROUGH_NETWORK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0"}
@@ -97,7 +96,7 @@ def main() -> None:
     if world < 2:
         tell(absent="CUDA sees fewer than two GPUs", asking=None)
         return
-    with tempfile.TemporaryDirectory(prefix="rig-nccl-") as folder:
+    with own_folder("nccl") as folder:
         environ = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": f"{folder}/log.%p"}
         codes = start(__file__, world, folder, {**environ, **(THROUGH_NETWORK if network else {})})
         found = results(folder, world)

@@ -3,15 +3,21 @@
 Probes run with the user's Python or with the system's, so they use nothing of rig: they find this file beside them.
 """
 
+import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+
+LEFT_S = 3600.0  # no probe runs as long: a folder of ours that is older was left by one that was killed
 
 _out: list[int] = []  # the real standard output
 
@@ -37,9 +43,33 @@ def run(main: Callable[[], None]) -> None:
     _out.append(os.dup(1))
     os.dup2(2, 1)
     die_with_parent()
-    main()
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        main()
+    except SystemExit as error:
+        sys.stderr.flush()
+        os._exit(error.code if isinstance(error.code, int) else 1)
     sys.stderr.flush()
     os._exit(0)
+
+
+def _end(number: int, frame: object) -> None:
+    """TERM comes half a second before KILL: time to delete what was made."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def own_folder(name: str) -> Iterator[str]:
+    """A temporary folder `rig-NAME-...`, deleted at the end and on TERM. KILL leaves it: the next probe that makes one
+    after an hour deletes it."""
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            told = entry.stat(follow_symlinks=False) if entry.name.startswith(f"rig-{name}-") else None
+            if told and told.st_uid == os.geteuid() and time.time() - told.st_mtime > LEFT_S:
+                shutil.rmtree(entry.path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"rig-{name}-", ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 def first_line(error: BaseException) -> str:

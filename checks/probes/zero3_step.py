@@ -6,14 +6,13 @@ The CPU path is run by the tests; not seen on GPUs yet.
 
 import os
 import sys
-import tempfile
 import time
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from devices import count
 from ranks import folder_of_rank, last_words, leave, place, results, start
-from telling import die_with_parent, run, tell
+from telling import die_with_parent, own_folder, run, tell
 
 STEPS, WARM = 20, 5  # the first ones compile and allocate
 LAYERS, WIDTH, HEADS, WORDS = 2, 128, 4, 256
@@ -101,7 +100,7 @@ def of_one_rank(folder: str) -> None:
 def main() -> None:
     world = max(1, count())
     tell(ranks=world, asking="training under ZeRO-3")
-    with tempfile.TemporaryDirectory(prefix="rig-zero3-") as folder:
+    with own_folder("zero3") as folder:
         environ = {} if count() else {"GLOO_SOCKET_IFNAME": "lo"}
         codes = start(__file__, world, folder, environ)
         tell(codes=codes, error=last_words(folder, codes))

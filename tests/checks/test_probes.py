@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import time
@@ -140,3 +141,48 @@ def test_one_rank_that_fails_ends_the_others_and_is_quoted(tmp_path: Path) -> No
     done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout == "[-9, 1, -9] [] rank 1: second line\n"
     assert time.monotonic() - began < 10
+
+
+HOLDS_A_FOLDER = """
+import os, sys, time
+sys.path.insert(0, {folder!r})
+from telling import own_folder, run, tell
+
+def main():
+    with own_folder("test") as folder:
+        open(os.path.join(folder, "result.0"), "w").close()
+        tell(folder=folder)
+        {then}
+
+run(main)
+"""
+
+
+def held(tmp_path: Path, then: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """A probe that has made its folder, and the folder."""
+    path = tmp_path / "holds.py"
+    path.write_text(HOLDS_A_FOLDER.format(folder=str(FOLDER), then=then))
+    child = subprocess.Popen([sys.executable, str(path)], stdout=subprocess.PIPE, env={"TMPDIR": str(tmp_path)})
+    assert child.stdout is not None
+    with child.stdout:
+        return child, Path(json.loads(child.stdout.readline())["folder"])
+
+
+def test_a_probe_that_is_ended_by_term_leaves_no_folder(tmp_path: Path) -> None:
+    child, folder = held(tmp_path, "time.sleep(60)")
+    assert folder.is_dir() and folder.name.startswith("rig-test-")
+    child.terminate()
+    assert child.wait(5) == 143 and not folder.exists()
+
+
+def test_what_a_killed_probe_left_is_deleted_an_hour_later(tmp_path: Path) -> None:
+    child, folder = held(tmp_path, "time.sleep(60)")
+    child.kill()
+    child.wait(5)
+    other = tmp_path / "rig-another-one"
+    other.mkdir()
+    old = time.time() - 4000
+    os.utime(other, (old, old))
+    assert held(tmp_path, "pass")[0].wait(5) == 0 and folder.is_dir()  # it may be at work yet
+    os.utime(folder, (old, old))
+    assert held(tmp_path, "pass")[0].wait(5) == 0 and not folder.exists() and other.is_dir()
