@@ -2,6 +2,10 @@
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
+
 VERBS = {
     "boot": "look, plan, write, and start a program (what the image does first)",
     "facts": "what this machine is",
@@ -13,8 +17,58 @@ VERBS = {
 USAGE = 64
 
 
+class Watched:
+    """Standard output that keeps why it took no more, for the end; what follows is dropped. `stream` is None where it
+    was closed."""
+
+    def __init__(self, stream: "TextIO | None") -> None:
+        self.stream, self.why = stream, ""
+
+    def write(self, text: str) -> int:
+        if self.stream is None:
+            self.why = self.why or (text and "it is closed")
+        elif not self.why:
+            try:
+                self.stream.write(text)
+            except OSError as error:
+                self.why = str(error.strerror)
+        return len(text)
+
+    def flush(self) -> None:
+        if self.stream is not None and not self.why:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self.why = str(error.strerror)
+
+    def isatty(self) -> bool:
+        return self.stream is not None and self.stream.isatty()
+
+
 def main(argv: list[str]) -> int:
-    """Run a verb; returns its exit code. 64 where there is no such verb."""
+    """Run a verb; returns its exit code. 64 where there is no such verb, 1 where standard output takes no text."""
+    if argv[:1] in (["boot"], ["check"]):  # the one leaves it to a program, the other has its own exit code for that
+        return _run(argv)
+    watched = Watched(sys.stdout)
+    sys.stdout = watched
+    try:
+        code = _run(argv)
+        watched.flush()
+    finally:
+        sys.stdout = watched.stream
+    return _lost(watched.why) if watched.why else code
+
+
+def _lost(why: str) -> int:
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter would try once more, and say it again
+    if sys.stderr is not None:
+        print(f"rig: cannot write to standard output: {why}", file=sys.stderr)
+    return 1
+
+
+def _run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         _print_verbs(sys.stdout if argv else sys.stderr)
         return 0 if argv else USAGE
