@@ -4,6 +4,8 @@ SHELL := /bin/sh
 ENV := .venv/.from-host-lock
 PY := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Recipes read it as a shell variable, so that a shell never reads its text as a command.
+export IMAGE
 
 .PHONY: help demo test check image shell lint lock clean bench-build bench-boot bench-check bench-plan bench-tune
 
@@ -17,7 +19,7 @@ test: image ## Build everything, then all linters and tests
 	$(PY) -m pytest
 
 check: $(if $(IMAGE),$(ENV),image) ## The checks on an image: IMAGE=... CHECK_ARGS="--level full --strict"
-	$(PY) -m factory check $(IMAGE) -- $(CHECK_ARGS)
+	$(PY) -m factory check $${IMAGE:+"$$IMAGE"} -- $(CHECK_ARGS)
 
 image: $(ENV) ## Build the images (BASE_IMAGE=... overrides the base)
 	$(PY) -m factory image

@@ -77,7 +77,18 @@ def test_the_words_after_the_dashes_are_pytest_s(
     assert (ended.value.code, told) == (5, ["engine", image, options])
 
 
-def test_make_passes_image_and_options_on() -> None:
-    command = ["make", "-n", "check", "IMAGE=made:dev", "CHECK_ARGS=--level full -k 'a or b'"]
-    done = subprocess.run(command, cwd=check.CHECKOUT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].endswith("-m factory check made:dev -- --level full -k 'a or b'")
+@pytest.mark.parametrize(
+    "image", ["made:dev", "x;touch F", "a b", "$$(touch F)", "`touch F`", "'; touch F; '", '"', ""]
+)
+def test_make_passes_image_and_options_on(tmp_path: Path, image: str) -> None:
+    told = tmp_path / "told"
+    told.write_text(f'#!/bin/sh\ncd "{tmp_path}"\nprintf "%s\\n" "$@" >words\n')
+    told.chmod(0o755)
+    made = ["-o", ".venv/.from-host-lock", "-o", "image"]  # as they stand: nothing is built here
+    words = [f"IMAGE={image}", "CHECK_ARGS=--level full -k 'a or b'", f"PY={told}"]
+    command = ["make", "-f", str(check.CHECKOUT / "Makefile"), *made, "check", *words]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    given = [image.replace("$$", "$")] if image else []
+    options = ["--level", "full", "-k", "a or b"]
+    assert (tmp_path / "words").read_text().splitlines() == ["-m", "factory", "check", *given, "--", *options]
+    assert not (tmp_path / "F").exists()
