@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import testinfra
+import testinfra  # type: ignore[import-untyped]  # it comes without types
 
 from checks import LEVELS, Check, Result, evaluate
 from checks.catalogue import FAMILIES, checks_of
