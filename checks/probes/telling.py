@@ -22,6 +22,10 @@ LEFT_S = 3600.0  # no probe runs as long: a folder of ours that is older was lef
 _out: list[int] = []  # the real standard output
 
 
+class Terminated(BaseException):
+    """TERM came. No SystemExit: a probe catches those of libraries."""
+
+
 def die_with_parent() -> None:
     """KILL comes when the parent ends, so that no probe outlives a check that was interrupted."""
     parent = os.getppid()
@@ -46,9 +50,8 @@ def run(main: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, _end)
     try:
         main()
-    except SystemExit as error:
-        sys.stderr.flush()
-        os._exit(error.code if isinstance(error.code, int) else 1)
+    except Terminated:
+        os._exit(128 + signal.SIGTERM)
     sys.stderr.flush()
     os._exit(0)
 
@@ -56,7 +59,7 @@ def run(main: Callable[[], None]) -> None:
 def _end(number: int, frame: object) -> None:
     """TERM comes half a second before KILL: time to delete what was made."""
     signal.signal(number, signal.SIG_IGN)
-    sys.exit(128 + number)
+    raise Terminated
 
 
 @contextlib.contextmanager

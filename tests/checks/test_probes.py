@@ -144,7 +144,7 @@ def test_one_rank_that_fails_ends_the_others_and_is_quoted(tmp_path: Path) -> No
 
 
 HOLDS_A_FOLDER = """
-import os, sys, time
+import contextlib, os, sys, time
 sys.path.insert(0, {folder!r})
 from telling import own_folder, run, tell
 
@@ -168,8 +168,9 @@ def held(tmp_path: Path, then: str) -> tuple[subprocess.Popen[bytes], Path]:
         return child, Path(json.loads(child.stdout.readline())["folder"])
 
 
-def test_a_probe_that_is_ended_by_term_leaves_no_folder(tmp_path: Path) -> None:
-    child, folder = held(tmp_path, "time.sleep(60)")
+@pytest.mark.parametrize("catching", ["", "with contextlib.suppress(Exception, SystemExit): "])
+def test_a_probe_that_is_ended_by_term_leaves_no_folder(tmp_path: Path, catching: str) -> None:
+    child, folder = held(tmp_path, f"{catching}time.sleep(60)")
     assert folder.is_dir() and folder.name.startswith("rig-test-")
     child.terminate()
     assert child.wait(5) == 143 and not folder.exists()
