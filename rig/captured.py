@@ -28,6 +28,8 @@ from rig.root import IPV4_FILE, READ_LIMIT, Answered, Collected, Live, Root, Run
 HEADER = "rig-capture 1"
 AT_MOST = 16 << 20  # bytes of a file with one; that of a host with eight GPUs has less than 1 MiB
 DEEP = 200  # folders above one another
+ROOM = 256 << 20  # bytes of what a capture may stand for: a short line can name 4096 files of 64 KiB
+PER_FILE = 64
 ENDINGS = ("ok", "failed", "hung")
 
 
@@ -44,6 +46,13 @@ class Tree:
         self.spaces: dict[str, Space] = {}
         self.children: dict[str, dict[str, None]] = {"": {}}
         self.programs: dict[tuple[str, ...], Collected] = {}
+        self.room = ROOM
+
+    def spend(self, amount: int) -> None:
+        """Take room for what a text describes; ValueError where none is left."""
+        self.room -= amount
+        if self.room < 0:
+            raise ValueError(f"up to here it stands for more than {ROOM >> 20} MiB, and no machine has so much")
 
     def folder(self, path: str) -> dict[str, None]:
         """The names in a folder; a new one is made, with all above it."""
@@ -99,6 +108,7 @@ def _place(tree: Tree, path: str, sign: str, value: str) -> None:
         tree.folder(path)
     elif sign == "=x":
         tree.blobs[path] = parse_blob(value)
+        tree.spend(len(tree.blobs[path]))
     else:
         raise ValueError(f"unknown entry {sign!r:.40}")
 
@@ -122,6 +132,7 @@ def _block(tree: Tree, folder: str, text: str) -> Callable[[list[str]], None] | 
         if not one or "/" in one or one in (".", ".."):
             raise ValueError(f"{one!r} is no file name")
         names[one] = None
+        tree.spend(PER_FILE + len(value))
         if sign != "|":
             _place(tree, f"{folder}/{one}", sign, value)
     return (lambda lines: tree.texts.update({f"{folder}/{plain}": "".join(lines)})) if sign == "|" else None

@@ -54,6 +54,11 @@ def test_what_is_no_capture_is_refused_with_its_line(lines: str, where: str) -> 
     assert not any(word in told for word in ("base 10", "unpack", "fromhex", "recursion"))  # Python's own
 
 
+@pytest.mark.parametrize("line", ["  0..4095 =x 65536", f"  0..4095 = {'x' * (1 << 18)}"], ids=["blobs", "texts"])
+def test_a_short_text_that_stands_for_too_much_is_refused(line: str) -> None:
+    assert broken(f"rig-capture 1\n/a\n{line}\n").startswith("tree.txt:3: up to here it stands for more than 256 MiB")
+
+
 def test_a_capture_is_a_small_file_system() -> None:
     text = """rig-capture 1
 # a comment
