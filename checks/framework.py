@@ -1,7 +1,7 @@
 """torch as it is when it runs: imported, of the versions that belong here, with kernels for these GPUs."""
 
 from checks import CannotTell, check, known, say
-from checks.measured import Row, told
+from checks.measured import Row, told, users_own
 from checks.needs import GPU, PACKAGES, PINS, TORCH
 from checks.versions import image_of, is_of, release
 from rig.finding import Finding
@@ -40,7 +40,8 @@ def torch_can_be_imported(now: Snapshot) -> Iterator[Finding]:
     """`import torch` works in the user's environment.
 
     It maps some thirty libraries, each of which can be missing or of another build. What the loader says names a
-    symbol; what it means is added here. An import that hangs, or that a signal ends, is told by every_probe_answers.
+    symbol; what it means is added here. A file of the user's, or PYTHONPATH, may be in its way: that comes first. An
+    import that hangs, or that a signal ends, is told by every_probe_answers.
 
     Symptom: `ImportError: ... undefined symbol`, `OSError: libcudnn.so.8: cannot open shared object file`.
     Source: the probe stack_import; pytorch/pytorch#111469.
@@ -48,7 +49,9 @@ def torch_can_be_imported(now: Snapshot) -> Iterator[Finding]:
     data = told(now, "stack_import")
     errors = [str(error) for error in data.get("errors") or ()]
     for error in errors:
-        yield say(f"torch: {meaning(error)}", "torch")
+        theirs = users_own(now, error)
+        fix, domain = (theirs.fix, "user") if theirs else ("", "")
+        yield say(f"torch: {meaning(error)}", "torch", fix=fix, domain=domain)
     if not errors:
         known(data.get("torch"), "whether torch was imported")
 

@@ -1,7 +1,7 @@
 """Which libraries a training really runs with, as they are mapped after a collective; never by hearsay."""
 
 from checks import CannotTell, check, known, say
-from checks.measured import told
+from checks.measured import told, users_own
 from checks.needs import GPU, PINS, RDMA, TORCH
 from checks.rails import fabric
 from checks.versions import image_copies, is_of, looked_at, release
@@ -288,7 +288,8 @@ def a_collective_can_be_made(now: Snapshot) -> Iterator[Finding]:
     data = told(now, PROBE)
     if data.get("collective_error"):
         way = "over NCCL on the first GPU" if data.get("collective") else "at all"
-        domain = "host" if data.get("collective") else ""
-        yield say(f"no collective {way}: {data['collective_error']}", "torch.distributed", domain=domain)
+        domain, theirs = "host" if data.get("collective") else "", users_own(now, data["collective_error"])
+        fix, domain = (theirs.fix, "user") if theirs and not domain else ("", domain)
+        yield say(f"no collective {way}: {data['collective_error']}", "torch.distributed", fix=fix, domain=domain)
     elif data.get("collective") is None:
         raise CannotTell("whether a collective works: not known")

@@ -1,18 +1,13 @@
 """Whether the programs that measure come to their end: what hangs or crashes in them does so in a training too."""
 
 from checks import CannotTell, check, say
-from checks.measured import last_words
+from checks.measured import last_words, users_own
 from rig.finding import Finding
 from rig.lean import Iterator
 from rig.snapshot import Probe, Snapshot
 
 STUCK_S = 5.0  # own rule: once cuInit has answered, the first use of one GPU takes less than a second
 OF_THE_IMAGE = frozenset(("stack_import", "deepspeed_ops", "deepspeed_build", "zero3_step"))
-# Variables that change what every Python loads (PYTHONSTARTUP is read by interactive ones only), and where files are
-# that are not the user's: the image's, and rig's own.
-LOADING = ("PYTHONHOME", "PYTHONPATH")
-NOT_THE_USERS = ("/opt/", "/usr/", "/lib/", "/lib64/")
-PROBES = "/checks/probes/"
 REBOOT = "ask the host to look at this machine, or return it; what hangs in the driver ends with a reboot only"
 LONGER = "rig check --level deep waits longer"
 SLOWLY = f"{LONGER}; if a GPU is only slow to start, on the host: systemctl enable --now nvidia-persistenced"
@@ -55,26 +50,12 @@ def _crashed(now: Snapshot, probe: Probe) -> Finding:
     """Of a program that ended with an error: whose it is."""
     text, subject = f"{probe.name} crashed: {last_words(probe)}", probe.asking or probe.name
     at_gpus = probe.error.startswith("ended by signal") and probe.name not in OF_THE_IMAGE
-    told = [f"{name}={now.environ[name]}" for name in LOADING if now.environ.get(name)]
-    file = users_file(probe.error)
-    if file or (told and not at_gpus):
-        names = " ".join(one.partition("=")[0] for one in told)
-        words = [f"unset {names} ({', '.join(told)})"] if told else []
-        words += [f"move {file} away"] if file else []
-        return say(text, subject, got=file or told[0], fix=f"{', or '.join(words)}; then check again", domain="user")
+    theirs = users_own(now, probe.error, by_variable=not at_gpus)
+    if theirs:
+        return say(text, subject, got=theirs.what, fix=theirs.fix, domain="user")
     if probe.name in OF_THE_IMAGE:
         return say(text, subject, fix="python -c 'import torch, deepspeed' shows it; rebuild the image", domain="image")
     return say(text, subject)
-
-
-def users_file(error: str) -> str | None:
-    """The first file of Python code, or library, that an error names and neither the image nor rig brought."""
-    for word in error.split():
-        path = word.strip("\"'`:,;()[]")
-        code = path.startswith("/") and (path.endswith(".py") or ".so" in path)
-        if code and not path.startswith(NOT_THE_USERS) and PROBES not in path:
-            return path
-    return None
 
 
 def _late(probe: Probe) -> Finding:
@@ -83,7 +64,7 @@ def _late(probe: Probe) -> Finding:
     waited = _waited(probe)
     if waited is not None and waited > STUCK_S:
         text = f"{probe.name} is unresponsive: {asking} gave no answer for {waited:.0f} s, though cuInit had"
-        return say(text, asking, evidence=probe.error)
+        return say(text, asking, fix=REBOOT, evidence=probe.error)
     text = f"{probe.name} was still at {asking} when the level's time was over, after {probe.seconds or 0:.0f} s"
     fix = SLOWLY if probe.name == "gpu_init" else LONGER
     return say(text, asking, fix=fix, outcome="unknown", evidence=probe.error)

@@ -4,12 +4,18 @@ What became of the probe itself (it hung, it crashed) is said by every_probe_ans
 """
 
 from checks import CannotTell, known
-from rig.lean import Any, Iterable, Mapping
+from rig.lean import Any, Iterable, Mapping, NamedTuple
 from rig.machine import Gpu
 from rig.plan.hca import is_efa
 from rig.snapshot import Probe, Snapshot
 
 Row = Mapping[str, Any]
+
+# Variables that change what every Python loads (PYTHONSTARTUP is read by interactive ones only), and where files are
+# that are not the user's: the image's, and rig's own.
+LOADING = ("PYTHONHOME", "PYTHONPATH")
+NOT_THE_USERS = ("/opt/", "/usr/", "/lib/", "/lib64/")
+PROBES = "/checks/probes/"
 
 
 def told(now: Snapshot, name: str) -> Row:
@@ -31,6 +37,36 @@ def last_words(probe: Probe) -> str:
     """Why a probe did not come to its end, and what it was at."""
     error = probe.error or "without a word"
     return error if probe.asking is None or probe.asking in error else f"{error}, at {probe.asking}"
+
+
+class Theirs(NamedTuple):
+    """What of the user's own a program met: a file, or a variable with its value; and what to do about it."""
+
+    what: str
+    fix: str
+
+
+def users_own(now: Snapshot, error: str, by_variable: bool = True) -> Theirs | None:
+    """Of an error in a Python program: the user's file that it names, or what decides from where Python loads
+    (`by_variable`: where that is set, it is the first to be left out). None where it is neither."""
+    file = users_file(error)
+    told = [f"{name}={now.environ[name]}" for name in LOADING if now.environ.get(name)]
+    if not file and not (told and by_variable):
+        return None
+    names = " ".join(one.partition("=")[0] for one in told)
+    words = [f"unset {names} ({', '.join(told)})"] if told else []
+    words += [f"move {file} away"] if file else []
+    return Theirs(file or told[0], f"{', or '.join(words)}; then check again")
+
+
+def users_file(error: str) -> str | None:
+    """The first file of Python code, or library, that an error names and neither the image nor rig brought."""
+    for word in error.split():
+        path = word.strip("\"'`:,;()[]")
+        code = path.startswith("/") and (path.endswith(".py") or ".so" in path)
+        if code and not path.startswith(NOT_THE_USERS) and PROBES not in path:
+            return path
+    return None
 
 
 def rows_of(now: Snapshot, name: str, key: str) -> tuple[Row, ...]:

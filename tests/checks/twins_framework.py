@@ -43,6 +43,20 @@ TWINS = (
         domain="image",
         reported=("pytorch/pytorch#111469",),
     ),
+    *(
+        Twin(  # a torch.py of the user's
+            "torch_can_be_imported",
+            changed(stack(torch=None, errors=[error]), environ=environ),
+            stack(),
+            says="torch: ImportError",
+            fix=fix,
+            domain="user",
+        )
+        for error, environ, fix in (
+            ("ImportError: cannot import name 'x' from 'torch' (/b/torch.py)", {}, "move /b/torch.py away"),
+            ("ImportError: no 'version'", {"PYTHONPATH": "/b"}, "unset PYTHONPATH (PYTHONPATH=/b)"),
+        )
+    ),
     Twin(
         "torch_is_built_for_cuda",
         stack(torch="2.1.2+cpu", torch_cuda=None),

@@ -194,6 +194,14 @@ TWINS = (
     ),
     Twin(
         "a_collective_can_be_made",
+        probed(no_gpu(), "library_identity", collective=None, collective_error="ImportError: 'torch' (/b/torch.py)"),
+        no_gpu(),
+        says="no collective at all",
+        fix="move /b/torch.py away",
+        domain="user",
+    ),
+    Twin(
+        "a_collective_can_be_made",
         probed(h100(), "library_identity", collective="gloo", collective_error="RuntimeError: CUDA error 802"),
         h100(),
         says="over NCCL on the first GPU: RuntimeError: CUDA error 802",
