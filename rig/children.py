@@ -7,12 +7,14 @@ waits in. All whose time is over are ended side by side: forty that hang cost no
 
 import os
 import time
+from signal import SIG_BLOCK, SIG_SETMASK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
 
 from rig.child import GRACE_S, SIGKILL, Ending, abandoned, ended, signal_group, spawn
 from rig.lean import Callable, Iterable, Mapping, NamedTuple, Protocol
 from rig.root import READ_LIMIT
 
 POLL_S = 0.01
+ENDING = (SIGTERM, SIGHUP, SIGINT)  # what ends a run, by an exception
 LAST_LINES, LAST_CHARACTERS = 3, 300  # of the error output, kept as the reason of a failure
 
 
@@ -157,12 +159,21 @@ def _start_some(
             tell(Ended(job.name, "unasked", error=f"not started: {abandoned[0]} asked the driver and never ended"))
         elif _must_wait(job, running, left):
             left.append(job)
-        else:
-            try:
-                running.append(_Watched(job, start(job), now, until))
-            except (OSError, ValueError) as error:
-                tell(Ended(job.name, "absent", error=f"{job.argv[0]}: {getattr(error, 'strerror', None) or error}"))
+        elif (why := _start(job, running, until, start)) is not None:
+            tell(Ended(job.name, "absent", error=f"{job.argv[0]}: {why}"))
     return left
+
+
+def _start(job: Job, running: "list[_Watched]", until: float | None, start: Callable[[Job], Handle]) -> str | None:
+    """Start it, or say why it cannot be. A signal that comes now waits, or it would part the child from the list."""
+    began, held = time.monotonic(), pthread_sigmask(SIG_BLOCK, ENDING)
+    try:
+        running.append(_Watched(job, start(job), began, until))
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    finally:
+        pthread_sigmask(SIG_SETMASK, held)
+    return None
 
 
 def _must_wait(job: Job, running: "list[_Watched]", before: list[Job]) -> bool:

@@ -6,8 +6,10 @@ says nothing about what it asked, and is "cut".
 """
 
 import time
+from signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
 
 from rig import child
+from rig.children import ENDING
 from rig.lean import NamedTuple
 from rig.root import Answered, Collected, Live, Running
 
@@ -32,11 +34,14 @@ class InTime(Live):
         left = self.left_s
         if left <= 0:
             return Answered(Collected("cut"))
-        running = child.start(argv, min(timeout_s, left))
-        if not isinstance(running, child.Child):
-            return running
-        self._started.append(running)
-        return _Bounded(self, running, timeout_s > left)
+        held = pthread_sigmask(SIG_BLOCK, ENDING)  # one that comes now must not part the child from our list
+        try:
+            running = child.start(argv, min(timeout_s, left))
+            if isinstance(running, child.Child):
+                self._started.append(running)
+        finally:
+            pthread_sigmask(SIG_SETMASK, held)
+        return _Bounded(self, running, timeout_s > left) if isinstance(running, child.Child) else running
 
     def end_all(self) -> None:
         """End what still runs, all side by side: children that hang together cost the time of one. Of what has ended

@@ -89,8 +89,8 @@ def test_an_older_run_s_answer_is_gone_before_the_looking_begins(start: Any, tmp
     assert process.poll() is None
     assert (results["partial"], results["results"], results["exit_code"]) == (True, [], 2)
     assert results["level"] == "quick" and results["machine"] == ""
-    process.kill()
-    process.communicate()
+    process.terminate()  # and its children with it
+    process.communicate(timeout=20)
 
 
 def told_pid(path: Path) -> int:

@@ -1,15 +1,16 @@
 """Children that have less time than they were given: all of them end with the time of all."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from rig import child
+from rig import child, children
 from rig.in_time import InTime
-from rig.root import READ_LIMIT, Collected
+from rig.root import READ_LIMIT, Collected, Running
 from tests.rig.test_child import alive
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
@@ -93,3 +94,47 @@ def test_ending_all_keeps_the_answer_of_what_ended_and_ends_what_that_left() -> 
         time.sleep(0.01)
     assert not alive(left)
     root.end_all()  # there is nothing more to do
+
+
+def test_a_signal_that_comes_while_a_child_is_started_finds_it_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit(143)
+
+    def start(argv: tuple[str, ...], timeout_s: float) -> Running:
+        started = really(argv, timeout_s)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started
+
+    really, root = child.start, within(60)
+    monkeypatch.setattr(child, "start", start)
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit):
+            root.start((*PYTHON, DEAF), 60)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    (one,) = root._started
+    assert alive(one.pid)
+    root.end_all()
+    assert child.abandoned == [] and not os.path.exists(f"/proc/{one.pid}")
+
+
+@pytest.mark.parametrize("number", children.ENDING)
+def test_a_signal_that_comes_while_a_job_is_started_leaves_none_behind(number: int) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit(128 + number)
+
+    def begin(job: children.Job) -> children.Process:
+        started.append(children.begin(job))
+        os.kill(os.getpid(), number)
+        return started[0]
+
+    started: list[children.Process] = []
+    before = signal.signal(number, end)
+    try:
+        with pytest.raises(SystemExit):
+            children.run_jobs([children.Job("deaf", (*PYTHON, DEAF), 60, {})], None, lambda ended: None, begin)
+    finally:
+        signal.signal(number, before)
+    assert not os.path.exists(f"/proc/{started[0].pid}")
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
