@@ -25,7 +25,7 @@ def parse_blob(value: str) -> bytes:
 
 def whole(text: str) -> int | None:
     """A number in decimal digits; None where it is none, or one that no count of bytes can be."""
-    return int(text) if text.isdecimal() and len(text) < 20 else None
+    return int(text) if text.isdecimal() and len(text) < 25 else None
 
 
 def expand(name: str) -> list[str]:

@@ -101,10 +101,9 @@ def _place(tree: Tree, path: str, sign: str, value: str) -> None:
         tree.opens[path] = value == "opens"
     elif sign == "%":
         total, _, free = value.partition(" ")
-        size, room = whole(total), whole(free)
-        if size is None or room is None:
+        if any(whole(word.removeprefix("-")) is None for word in (total, free)):  # a kernel may well say -1
             raise ValueError(f"a mount is `NAME % BYTES FREE`, two whole numbers; here is {value!r:.40}")
-        tree.spaces[path] = Space(size, room)
+        tree.spaces[path] = Space(int(total), int(free))
         tree.folder(path)
     elif sign == "=x":
         tree.blobs[path] = parse_blob(value)

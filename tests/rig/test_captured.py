@@ -54,6 +54,11 @@ def test_what_is_no_capture_is_refused_with_its_line(lines: str, where: str) -> 
     assert not any(word in told for word in ("base 10", "unpack", "fromhex", "recursion"))  # Python's own
 
 
+def test_a_mount_of_which_the_kernel_tells_nonsense_is_kept() -> None:
+    tree = parse("rig-capture 1\n/dev\n  shm % -9223372036854775808 -1\n")
+    assert tree.spaces == {"/dev/shm": Space(-(1 << 63), -1)}
+
+
 @pytest.mark.parametrize("line", ["  0..4095 =x 65536", f"  0..4095 = {'x' * (1 << 18)}"], ids=["blobs", "texts"])
 def test_a_short_text_that_stands_for_too_much_is_refused(line: str) -> None:
     assert broken(f"rig-capture 1\n/a\n{line}\n").startswith("tree.txt:3: up to here it stands for more than 256 MiB")
