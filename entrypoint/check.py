@@ -30,7 +30,7 @@ from rig.emit import to_json
 from rig.expected import ExpectedError, parse_expected
 from rig.lean import Any
 from rig.settings import Settings, SettingsError, read_settings, unknown_names
-from rig.snapshot import Probe, Snapshot, SnapshotError, read_snapshot
+from rig.snapshot import Probe, Snapshot, SnapshotError, load_snapshot
 
 ABOUT = """Can this machine train with this image: what is wrong, who must act, what to do.
 Exit code: 0 passed (perhaps with warnings), 1 failed, 2 could not judge, 3 wrong usage, or
@@ -203,13 +203,7 @@ class Run:
         path = self.asked.snapshot
         if path is None:
             return self._take(until)
-        try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                now = read_snapshot(file.read(), path)
-        except OSError as error:
-            raise BadRequest(f"{path}: {error.strerror}") from None
-        except RecursionError:
-            raise BadRequest(f"{path}: not a snapshot: it is nested too deep") from None
+        now = load_snapshot(path)
         told = self.asked.expect is not None and self.settings.expected
         return now._replace(expected=told) if told else now
 
