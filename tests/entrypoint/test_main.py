@@ -1,5 +1,6 @@
 """The command `rig`: a standard output that takes nothing is one line and exit code 1, whatever the verb."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,12 @@ def test_nothing_is_lost_where_nothing_is_printed(tmp_path: Path) -> None:
 def test_a_reader_that_goes_ends_it_quietly() -> None:
     done = rig(f"facts --json --root {TREE} | head -n 1")
     assert (done.returncode, done.stderr) == (0, "") and done.stdout == "{\n"
+
+
+@pytest.mark.parametrize("words", ["check --from", "check --root", "facts --root", "capture - --root"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, words: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = rig(f"{words} {tmp_path}/pipe")
+    assert (done.returncode, done.stdout) == (3 if "check" in words else 64, "")
+    assert done.stderr.endswith("not a regular file; copy what it holds into one, and name that\n")
+    assert len(done.stderr.splitlines()) == 1
