@@ -1,7 +1,7 @@
 """Text from a path that somebody names: never waits for a pipe, never reads a device, never more than a limit."""
 
 import os
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 
 
 def read_regular(path: str, at_most: int, errors: str) -> str:
@@ -21,6 +21,8 @@ def read_regular(path: str, at_most: int, errors: str) -> str:
 
 
 def _refuse(path: str, about: os.stat_result, at_most: int) -> None:
+    if S_ISDIR(about.st_mode):
+        raise ValueError(f"{path}: Is a directory; name a file in it")
     if not S_ISREG(about.st_mode):
         raise ValueError(f"{path}: not a regular file; copy what it holds into one, and name that")
     if about.st_size > at_most:

@@ -122,7 +122,7 @@ def test_a_file_is_read_and_what_is_no_file_of_a_snapshots_size_is_refused_at_on
     (tmp_path / "deep").write_text("[" * 100_000)
     refused = {
         "/dev/zero": "not a regular file; copy what it holds into one",
-        str(tmp_path): "not a regular file",
+        str(tmp_path): "Is a directory",
         str(tmp_path / "pipe"): "not a regular file",
         str(tmp_path / "none"): "No such file or directory",
         str(tmp_path / "sparse"): "larger than 64 MiB",
