@@ -25,7 +25,8 @@ and what to type. This page is made from the catalogue in `checks/`, by `python 
 | `rig check --prom FILE`, `--npd` | for Prometheus' textfile collector; for Kubernetes' node-problem-detector |
 
 Exit code: 0 passed, perhaps with warnings; 1 failed; 2 what would be a failure could not be judged, or nothing was;
-3 wrong usage, or a file that cannot be written. `--strict`: warnings and what could not be told fail.
+3 wrong usage, or nothing failed and a report could not be written. `--strict`: warnings and what could not be told
+fail.
 
 Outcomes: pass, warn, fail, skip (does not apply here), unknown (could not be judged). The last two are no pass.
 

@@ -79,8 +79,8 @@ def _run(argv: list[str]) -> int:
         import signal
 
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `rig facts | head` ends quietly
-    module = __import__(f"entrypoint.{verb}", fromlist=["run"])
     try:
+        module = __import__(f"entrypoint.{verb}", fromlist=["run"])
         return int(module.run(words))
     except KeyboardInterrupt:
         return 130
