@@ -12,7 +12,7 @@ NO_RIG, NO_PLACE = 127, 73  # what SCRIPT ends with before rig starts; it says w
 # where the root file system cannot. `timeout`, since neither testinfra nor ssh ends a command that hangs.
 SCRIPT = """
 command -v rig >/dev/null || {{ echo "no command rig on its PATH ($PATH)" >&2; exit 127; }}
-for at in "${{TMPDIR:-/tmp}}" /dev/shm; do folder=$(mktemp -d "$at/rig-XXXXXX" 2>/dev/null) && break; done
+for at in "${{TMPDIR:-/tmp}}" /dev/shm; do folder=$(mktemp -d -p "$at" 2>/dev/null) && break; done
 test -n "$folder" || {{ echo "neither /tmp nor /dev/shm can be written" >&2; exit 73; }}
 trap 'rm -rf "$folder"' EXIT
 {expect}timeout -k 10 {seconds:.0f} rig check --level {level} --save "$folder/snapshot" >"$folder/said" 2>&1

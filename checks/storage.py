@@ -203,7 +203,7 @@ def temporary_files_have_room(now: Snapshot) -> Iterator[Finding]:
     needs=(HOST,),
     domain="user",
     severity="warn",
-    fix="docker run -v $PWD:/work -w /work, or --user of the folder's owner; with a read-only root mount a volume",
+    fix="docker run -v $PWD:/workspace, or --user of the folder's owner; with a read-only root mount a volume",
 )
 def work_folder_can_be_written(now: Snapshot) -> Iterator[Finding]:
     """Checkpoints and logs can be written in the current folder.
@@ -285,7 +285,7 @@ def compiled_code_is_kept_on_this_machine(now: Snapshot) -> Iterator[Finding]:
     needs=(HOST,),
     domain="user",
     severity="warn",
-    fix="docker run -v $PWD:/work -w /work, PWD on a disk",
+    fix="docker run -v $PWD:/workspace, PWD on a disk",
 )
 def work_folder_is_on_a_disk(now: Snapshot) -> Iterator[Finding]:
     """The work folder is not main memory.

@@ -9,7 +9,7 @@ import os
 import time
 from signal import SIG_BLOCK, SIG_SETMASK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
 
-from rig.child import GRACE_S, SIGKILL, Ending, abandoned, ended, signal_group, spawn
+from rig.child import SIGKILL, Ending, abandoned, ended, signal_group, spawn
 from rig.lean import Callable, Iterable, Mapping, NamedTuple, Protocol
 from rig.root import READ_LIMIT
 
@@ -136,10 +136,18 @@ def run_jobs(
                     tell(answer)
             time.sleep(POLL_S if running else 0)
     finally:
-        for one in running:
-            one.handle.signal(SIGKILL)
-        for one in running:
-            one.wait_and_close()
+        _end_all(running)
+
+
+def _end_all(running: "list[_Watched]") -> None:
+    """End what an interruption found running, with the same grace as at a deadline: a probe tidies up at TERM."""
+    left = list(running)
+    while left := [
+        one for one in left if not one.handle.ended() and one.ending.step(time.monotonic(), one.handle.signal)
+    ]:
+        time.sleep(POLL_S)
+    for one in running:
+        one.handle.close()
 
 
 def _start_some(
@@ -224,12 +232,6 @@ class _Watched:
         said = self.handle.close()
         words = f"did not end, not even by KILL ({where}); it was left"
         return Ended(self.job.name, "unresponsive", said.output, words, round(now - self.began, 3))
-
-    def wait_and_close(self) -> None:
-        until = time.monotonic() + GRACE_S
-        while not self.handle.ended() and time.monotonic() < until:
-            time.sleep(POLL_S)
-        self.handle.close()
 
 
 def _last_words(said: Said) -> str:

@@ -6,7 +6,7 @@ from rig.machine import UNLIMITED
 from rig.snapshot import Snapshot
 
 GIB = 1 << 30
-WORK = Mount("/work", 7000 * GIB, 5000 * GIB, "xfs", False, True, 700_000_000, 690_000_000, False)
+WORK = Mount("/data", 7000 * GIB, 5000 * GIB, "xfs", False, True, 700_000_000, 690_000_000, False)
 HOME = Mount("/root", 900 * GIB, 400 * GIB, "overlay", False, True, 60_000_000, 50_000_000, False)
 SHM = Mount("/dev/shm", 64 * GIB, 64 * GIB, "tmpfs", False, True, 1_000_000, 999_999, True)
 MOUNTS = (WORK, HOME, HOME._replace(path="/"), HOME._replace(path="/tmp"), SHM)

@@ -95,7 +95,7 @@ def test_a_probe_that_did_not_end_well_is_unknown(name: str, state: str) -> None
 
 
 def test_a_disk_without_room_for_the_probe_is_unknown() -> None:
-    told = Probe("disk", "ok", {"path": "/work", "error": "only 5 bytes are free: nothing was written"})
+    told = Probe("disk", "ok", {"path": "/data", "error": "only 5 bytes are free: nothing was written"})
     assert judged("work_disk_is_fast_enough", changed(no_gpu(), probes={"disk": told})).outcome == "unknown"
 
 

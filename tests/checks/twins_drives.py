@@ -7,7 +7,7 @@ from tests.checks.twin import Twin, changed
 
 GIB, MIB = 1 << 30, 1 << 20
 SHM = {"wanted_bytes": GIB, "touched_bytes": GIB, "error": None}
-DISK = {"path": "/work", "write_bytes_per_s": 1_900_000_000, "read_bytes_per_s": 3_000_000_000, "error": None}
+DISK = {"path": "/data", "write_bytes_per_s": 1_900_000_000, "read_bytes_per_s": 3_000_000_000, "error": None}
 
 
 def probed(name: str, **data: object) -> Snapshot:
@@ -37,7 +37,7 @@ TWINS = (
         "work_disk_is_fast_enough",
         probed("disk", **{**DISK, "write_bytes_per_s": 45_000_000}),
         probed("disk", **DISK),
-        says="/work is written at 45 MB/s",
+        says="/data is written at 45 MB/s",
         fix="NVMe",
         domain="platform",
         outcome="warn",

@@ -7,7 +7,7 @@ from tests.checks.twin import Twin, changed
 GIB, MIB = 1 << 30, 1 << 20
 TINY = HOME._replace(path="/tmp", kind="tmpfs", total_bytes=4096, free_bytes=4096)
 READ_ONLY = tuple(one._replace(read_only=True, writable=False) if one.kind == "overlay" else one for one in MOUNTS)
-# docker run --read-only --tmpfs /tmp:exec -v volume:/work: nothing is wrong with that
+# docker run --read-only --tmpfs /tmp:exec -v volume:/data: nothing is wrong with that
 READ_ONLY_WELL = tuple(
     one._replace(kind="tmpfs", read_only=False, writable=True, total_bytes=8 * GIB, free_bytes=8 * GIB)
     if one.path == "/tmp"
@@ -18,9 +18,9 @@ READ_ONLY_WELL = tuple(
 TWINS = (
     Twin(
         "file_systems_answer",
-        changed(h100(), host__silent_mounts=("/work",)),
+        changed(h100(), host__silent_mounts=("/data",)),
         h100(),
-        says="/work does not answer",
+        says="/data does not answer",
         fix="umount",
         domain="host",
     ),
@@ -28,7 +28,7 @@ TWINS = (
         "disk_has_room",
         changed(h100(), host__mounts__0__free_bytes=50 * GIB),
         h100(),
-        says="/work: 50.0 of 7000.0 GiB are free",
+        says="/data: 50.0 of 7000.0 GiB are free",
         fix="-v",
         domain="user",
         outcome="warn",
@@ -45,7 +45,7 @@ TWINS = (
         "disk_has_room",
         changed(no_gpu(), host__mounts__0=WORK._replace(total_bytes=None, free_bytes=None, writable=None)),
         changed(no_gpu(), host__mounts=READ_ONLY_WELL),
-        says="/work",
+        says="/data",
         fix="",
         domain="user",
         outcome="unknown",
@@ -89,7 +89,7 @@ TWINS = (
         changed(
             no_gpu(), environ__TMPDIR="/data/", host__mounts=(*MOUNTS, WORK._replace(path="/data", writable=False))
         ),
-        changed(no_gpu(), environ__TMPDIR="/work", host__mounts=READ_ONLY),
+        changed(no_gpu(), environ__TMPDIR="/data", host__mounts=READ_ONLY),
         says="/data cannot be written by this user",
         fix="TMPDIR",
         domain="user",
@@ -134,7 +134,7 @@ TWINS = (
         "work_folder_can_be_written",
         changed(roce(), host__mounts__0__writable=False),
         roce(),
-        says="the work folder /work cannot be written by this user",
+        says="the work folder /data cannot be written by this user",
         fix="--user",
         domain="user",
         outcome="warn",
@@ -185,7 +185,7 @@ TWINS = (
         "work_folder_is_on_a_disk",
         changed(roce(), host__mounts__0__kind="tmpfs"),
         roce(),
-        says="/work is a tmpfs",
+        says="/data is a tmpfs",
         fix="-v",
         domain="user",
         outcome="warn",

@@ -267,6 +267,24 @@ def test_an_interruption_ends_the_children_first() -> None:
     assert nobody_is_left()
 
 
+def test_an_interruption_lets_the_children_tidy_up(tmp_path: Path) -> None:
+    """With KILL at once the folder of a probe stayed in /tmp."""
+    tidy, ready = tmp_path / "tidy", tmp_path / "ready"
+    program = (
+        f"import pathlib, signal, sys, time\n"
+        f"signal.signal(15, lambda *_: sys.exit(pathlib.Path({str(tidy)!r}).touch()))\n"
+        f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
+    )
+    waits = f"import os, time\nwhile not os.path.exists({str(ready)!r}): time.sleep(0.01)"
+
+    def interrupted(_: Ended) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([job(program, name="b"), job(waits, name="a")], None, interrupted)
+    assert tidy.exists() and nobody_is_left()
+
+
 def test_a_signal_to_the_process_that_watches_ends_the_children() -> None:
     program = (
         "import signal,sys,os; sys.path.insert(0, sys.argv[1])\n"

@@ -17,22 +17,22 @@ MOUNTINFO = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 0:50 / / ro,relatime master:1 - overlay overlay rw,lowerdir=/a
 30 27 0:27 / /dev/shm rw,nosuid,nodev,noexec,relatime - tmpfs shm rw,size=65536k
-31 27 8:1 / /work rw,relatime - ext4 /dev/sda1 rw
-32 31 0:40 / /work/my\\040data rw,relatime - nfs4 server:/x ro,vers=4.2
+31 27 8:1 / /data rw,relatime - ext4 /dev/sda1 rw
+32 31 0:40 / /data/my\\040data rw,relatime - nfs4 server:/x ro,vers=4.2
 33 27 0:41 / /tmp rw,noexec - tmpfs first rw
 34 33 0:42 / /tmp rw - tmpfs second rw
 broken line
 """
 TREE = """rig-capture 1
 /proc/self
-  cwd -> /work
-/work
+  cwd -> /data
+/data
   + train.py
-$ ok rig-storage --ssh /root /work /root /tmp /cache /dev/shm /
+$ ok rig-storage --ssh /root /data /root /tmp /cache /dev/shm /
     asking /root
     mode key 644 0 /root/.ssh/id_rsa
-    asking /work
-    space 1000 400 100 60 1 /work
+    asking /data
+    space 1000 400 100 60 1 /data
     asking /root
     space 500 20 0 0 0 /root
     end
@@ -46,7 +46,7 @@ def captured(text: str) -> Captured:
 
 def test_mountinfo_as_the_kernel_writes_it() -> None:
     rows = storage.parse_mountinfo(MOUNTINFO)
-    assert [row.point for row in rows] == ["/proc", "/", "/dev/shm", "/work", "/work/my data", "/tmp", "/tmp"]
+    assert [row.point for row in rows] == ["/proc", "/", "/dev/shm", "/data", "/data/my data", "/tmp", "/tmp"]
     assert rows[1] == ("/", "overlay", True, False)
     assert rows[2] == ("/dev/shm", "tmpfs", False, True)
     assert rows[4].read_only  # the file system is, though the mount is not
@@ -56,9 +56,9 @@ def test_mountinfo_as_the_kernel_writes_it() -> None:
 @pytest.mark.parametrize(
     ("path", "point"),
     [
-        ("/work/a", "/work"),
+        ("/data/a", "/data"),
         ("/workshop", "/"),
-        ("/work/my data/x", "/work/my data"),
+        ("/data/my data/x", "/data/my data"),
         ("/", "/"),
         ("/dev/shm", "/dev/shm"),
     ],
@@ -75,7 +75,7 @@ def test_the_last_mount_of_a_point_covers_the_others() -> None:
 
 def test_places_are_the_work_folder_first_and_what_variables_name() -> None:
     assert storage.places(captured(TREE), ENVIRON) == (
-        *("/work", "/root", "/tmp", "/cache", "/root/.cache", "/root/.triton", "/", "/dev/shm"),
+        *("/data", "/root", "/tmp", "/cache", "/root/.cache", "/root/.triton", "/", "/dev/shm"),
     )
     assert storage.places(captured("rig-capture 1\n"), {"PWD": "/here"})[0] == "/here"
 
@@ -88,7 +88,7 @@ def test_what_the_child_said_meets_the_mounts() -> None:
     root = captured(text)
     facts = storage.read_storage(root, storage.start(root, ENVIRON))
     found = {mount.path: mount for mount in facts.mounts}
-    assert found["/work"] == Mount("/work", 1000, 400, "ext4", False, True, 100, 60, False)
+    assert found["/data"] == Mount("/data", 1000, 400, "ext4", False, True, 100, 60, False)
     assert found["/root"] == Mount("/root", 500, 20, "overlay", True, False, None, None, False)
     assert found["/cache"] == Mount("/cache", None, None, "overlay", True, None, None, None, False)
     assert found["/dev/shm"].no_exec
@@ -103,12 +103,12 @@ def test_where_nobody_was_asked_nothing_is_known() -> None:
 
 
 def test_a_path_that_did_not_answer_is_named() -> None:
-    said = "asking /work\nspace 1000 400 100 60 1 /work\nasking /nfs\n"
+    said = "asking /data\nspace 1000 400 100 60 1 /data\nasking /nfs\n"
     spaces, _, silent = storage.parse_answer(Collected("hung", said))
-    assert (list(spaces), silent) == (["/work"], "/nfs")
+    assert (list(spaces), silent) == (["/data"], "/nfs")
     assert storage.parse_answer(Collected("hung", said + "end\n"))[2] is None
     assert storage.parse_answer(Collected("failed", said))[2] is None
-    asked = storage.Asked(Answered(Collected("hung", said)), ("/work", "/nfs"))
+    asked = storage.Asked(Answered(Collected("hung", said)), ("/data", "/nfs"))
     mounts, _, names = storage.read_mounts(asked, None)
     assert names == ("/nfs",) and mounts[1] == Mount("/nfs")
 
