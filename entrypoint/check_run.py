@@ -67,7 +67,7 @@ def _take(
     from entrypoint.look import look
     from rig.expected import Expected
 
-    seen = look(settings, environ, account=account, links=True, root=at_first)
+    seen = look(settings, environ, account=account, root=at_first)
     now = Snapshot(
         seen.machine,
         seen.plan,

@@ -53,18 +53,17 @@ def look(
     environ: Mapping[str, str],
     script: "ScriptFacts | None" = None,
     account: str | None = None,
-    links: bool = False,
     root: Root | None = None,
 ) -> Seen:
     """Detect, read who takes part, plan.
 
     `environ` is the user's environment (see `users_own`), `script` what the text of the script to start shows,
-    `account` the home of the passwd entry; `links` reads the PCI links too, which only checks ask for; `root` is the
-    machine where it is not the one that `settings` name. Raises SettingsError where RIG_MODEL cannot be read.
+    `account` the home of the passwd entry; `root` is the machine where it is not the one that `settings` name. Raises
+    SettingsError where RIG_MODEL cannot be read.
     """
     model = _model(settings)
     root = root or open_root(settings)
-    machine = detect(root, links=links)
+    machine = detect(root, links=False)
     platform, strange = _platform(root)
     hostname = machine.surroundings.hostname or "localhost"
     listed = tuple(Node(node.name, node.slots) for node in platform.nodes) if platform else ()

@@ -25,14 +25,12 @@ def observe(root: Root, machine: Machine, environ: Mapping[str, str], until: flo
     """Host and image, their children beside one another, so that one that hangs does not delay the others. `until`
     (monotonic seconds): what takes longer is left out. Never fails."""
     image = start_image(root, environ)
-    return observe_host(root, machine, environ, until=until), image()
+    return observe_host(root, machine, environ, until), image()
 
 
-def observe_host(
-    root: Root, machine: Machine, environ: Mapping[str, str], *, ask_driver: bool = True, until: float | None = None
-) -> Host:
+def observe_host(root: Root, machine: Machine, environ: Mapping[str, str], until: float | None = None) -> Host:
     """The host beyond rig.machine. Never fails; asks the driver in a child with a deadline, beside the reading."""
-    health = gpu_health.start(root) if ask_driver and gpu_health.asked_for(machine) else None
+    health = gpu_health.start(root) if gpu_health.asked_for(machine) else None
     asked, clock = storage.start(root, environ), system.start_clock(root)
     host = Host()
     host = host._replace(**system.read_system(root, clock)._asdict(), **storage.read_storage(root, asked)._asdict())

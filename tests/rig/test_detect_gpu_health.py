@@ -252,9 +252,9 @@ class Counting(Captured):
         return Answered(Collected("ok", TWO + "end\n")) if argv[0] == "rig-nvml-health" else super().start(argv, 1)
 
 
-def observed(machine: Machine, **asked: bool) -> tuple[Any, bool]:
+def observed(machine: Machine) -> tuple[Any, bool]:
     root = Counting()
-    host = observe_host(root, machine, {}, **asked)
+    host = observe_host(root, machine, {})
     return host, "rig-nvml-health" in root.started
 
 
@@ -265,7 +265,6 @@ def test_the_driver_is_asked_where_there_is_something_of_nvidias() -> None:
     assert observed(Machine(surroundings=Surroundings(nvidia_nodes=("nvidiactl",))))[1]
     for machine in (Machine(), GPUS._replace(nvml="unresponsive")):
         assert not observed(machine)[1]
-    assert not observed(GPUS, ask_driver=False)[1]
 
 
 def test_a_driver_that_was_silent_at_boot_is_not_asked_again() -> None:
