@@ -100,6 +100,15 @@ def known(value: Any, what: str) -> Any:
     return value
 
 
+def silent(told: Iterable[tuple[str, Any]], what: str) -> Iterable[Finding]:
+    """Of (name, value) an unknown for each without a value while others have one; CannotTell where none has: one of
+    several that says nothing must not pass with the rest."""
+    rows = tuple(told)
+    if not any(value is not None for _, value in rows):
+        raise CannotTell(f"{what}: not known")
+    return [say(f"{name}: {what} is not known", name, outcome="unknown") for name, value in rows if value is None]
+
+
 def evaluate(one: Check, now: Snapshot, no_skip: frozenset[str] = frozenset()) -> Result:
     """The result of one check. A need that is not met is a skip, or a failure where `no_skip` names it."""
     for need in one.needs:

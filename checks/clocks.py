@@ -2,7 +2,7 @@
 
 from checks import Need, check, say
 from checks.floors import PEERS
-from checks.health import anyone, each, findings, health_of, name_of, nobody, subject_of, told, unknown, words
+from checks.health import anyone, each, findings, health_of, name_of, subject_of, told, unknown, words
 from checks.measured import Row, gpu_rows
 from checks.needs import GPU, GPUS, NVML, TORCH
 from rig.finding import Finding
@@ -194,7 +194,7 @@ def application_clocks_are_the_default(now: Snapshot) -> Iterator[Finding]:
     Symptom: every rate some percent low on all GPUs alike.
     Source: NVML, nvmlDeviceGetApplicationsClock; facebookresearch/gcm.
     """
-    for one in each(now, "app_clock_mhz", "the application clock", nobody, bool):
+    for one in each(now, "app_clock_mhz", "the application clock", None, bool):
         if isinstance(one, Finding):
             continue
         gpu, mhz = one

@@ -1,6 +1,6 @@
 """The NVIDIA driver: there, answering, new enough, and of one version with its libraries in this container."""
 
-from checks import check, known, say
+from checks import check, known, say, silent
 from checks.needs import ASKED, DRIVER, GPU, GPUS, GSP, HOST, NVML, ON_BUS
 from checks.versions import release
 from rig.finding import Finding
@@ -147,7 +147,7 @@ def driver_and_its_libraries_are_of_one_version(now: Snapshot) -> Iterator[Findi
     if MISMATCH in map(code_of, reasons(now)):
         yield say(f"the libraries here are not of driver {driver}, which runs: CUDA error 803", "driver", driver)
         return
-    for path in (now.host.driver_libraries or ()) if now.host else ():
+    for path in known(now.host.driver_libraries, "the driver's libraries") if now.host else ():
         name, _, version = path.rpartition("/")[2].partition(".so.")
         if len(release(version)) > 1 and release(version) != release(driver):
             text = f"{name} is of driver {version}, the kernel module is {driver}: CUDA error 803"
@@ -235,10 +235,10 @@ def persistence_mode_is_on(now: Snapshot) -> Iterator[Finding]:
     Symptom: the first CUDA call takes half a minute; ECC counters are always 0.
     Source: NVIDIA driver persistence documentation; nvmlDeviceGetPersistenceMode.
     """
-    off = [gpu.bus_id or f"GPU {gpu.index}" for gpu in now.machine.gpus if gpu.persistence is False]
-    if not off:
-        known(next((True for gpu in now.machine.gpus if gpu.persistence), None), "persistence mode")
-    else:
+    told = [(gpu.bus_id or f"GPU {gpu.index}", gpu.persistence) for gpu in now.machine.gpus]
+    yield from silent(told, "its persistence mode")
+    off = [name for name, on in told if on is False]
+    if off:
         yield say(f"persistence mode is off on {len(off)} of {len(now.machine.gpus)} GPUs", off[0], True, False)
 
 
@@ -247,7 +247,7 @@ def _one_version(now: Snapshot, field: str, what: str) -> Iterator[Finding]:
     models = {gpu.bus_id: gpu.model for gpu in now.machine.gpus}
     health = now.host.gpus if now.host is not None else ()
     told = [(one.bus_id, models.get(one.bus_id), getattr(one, field)) for one in health if getattr(one, field)]
-    known(told or None, f"the {what} of the GPUs")
+    yield from silent([(one.bus_id, getattr(one, field)) for one in health], f"its {what}")
     for model in {model for _, model, _ in told}:
         versions = [version for _, of, version in told if of == model]
         usual = max(sorted(set(versions)), key=versions.count)

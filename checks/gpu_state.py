@@ -1,6 +1,6 @@
 """In which state the GPUs were left: on the bus, of one kind, whole, open to every process, idle, infoROM valid."""
 
-from checks import check, known, say
+from checks import check, known, say, silent
 from checks.driver import LOST, code_of, reasons
 from checks.health import each, has_hbm, health_of, name_of, subject_of
 from checks.needs import BAD_GPUS, GPU, GPUS, HOST, NVML, bad_gpus
@@ -78,6 +78,8 @@ def gpus_are_of_one_kind(now: Snapshot) -> Iterator[Finding]:
     for gpu in odd:
         yield say(f"{name_of(gpu)} is {gpu.model}, the others are {usual}", subject_of(gpu), usual, gpu.model)
     sizes = {gpu: gpu.memory_bytes for gpu in gpus if gpu not in odd and gpu.memory_bytes}
+    if sizes:
+        yield from silent([(name_of(gpu), gpu.memory_bytes) for gpu in gpus], "its memory")
     largest = max(sizes.values(), default=0)
     for gpu, size in sizes.items():
         if size < largest * (1 - MEMORY_SHARE):

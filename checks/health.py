@@ -49,11 +49,6 @@ def anyone(gpu: Gpu) -> bool:
     return True
 
 
-def nobody(gpu: Gpu) -> bool:
-    """A GPU that does not tell it has no such thing."""
-    return False
-
-
 def name_of(gpu: Gpu) -> str:
     return f"GPU {gpu.index}" + (f" ({gpu.bus_id})" if gpu.bus_id else "")
 
@@ -79,14 +74,15 @@ def unknown(gpu: Gpu, what: str) -> Finding:
 
 
 def each(
-    now: Snapshot, field: str, what: str, must_tell: Callable[[Gpu], bool], wrong: Callable[[Any], Any]
+    now: Snapshot, field: str, what: str, must_tell: Callable[[Gpu], bool] | None, wrong: Callable[[Any], Any]
 ) -> Iterator[tuple[Gpu, Any] | Finding]:
     """(GPU, value) of each GPU whose value of a field of GpuHealth is `wrong`, and an unknown for each that must tell
-    it and does not."""
-    for gpu in now.machine.gpus:
-        value = getattr(health_of(now, gpu), field)
+    it and does not. `must_tell` None: one must where another of its model does; else there is no such thing."""
+    values = [(gpu, getattr(health_of(now, gpu), field)) for gpu in now.machine.gpus]
+    telling = {gpu.model for gpu, value in values if value is not None}
+    for gpu, value in values:
         if value is None:
-            if must_tell(gpu):
+            if must_tell(gpu) if must_tell is not None else gpu.model in telling:
                 yield unknown(gpu, what)
         elif wrong(value):
             yield gpu, value
@@ -96,7 +92,7 @@ def findings(
     now: Snapshot,
     field: str,
     what: str,
-    must_tell: Callable[[Gpu], bool],
+    must_tell: Callable[[Gpu], bool] | None,
     most: int | bool,
     text: str,
     **more: str,

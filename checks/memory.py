@@ -8,7 +8,6 @@ from checks.health import (
     has_hbm,
     health_of,
     name_of,
-    nobody,
     remaps,
     retires,
     subject_of,
@@ -85,13 +84,15 @@ def on_chip_memory_has_no_uncorrected_errors(now: Snapshot) -> Iterator[Finding]
     Source: NVML; Azure/azurehpc-health-checks; stas00/ml-engineering (more than 4: RMA).
     """
     what = "the count of uncorrected SRAM errors"
-    for one in each(now, "sram_uncorrected", what, nobody, lambda count: count > 0):
-        if not isinstance(one, Finding):
-            gpu, count = one
-            mild = "" if count > SRAM_AT_MOST else "warn"
-            watch = "Watch it: more than 4 are reason enough for a replacement" if mild else ""
-            text = f"{name_of(gpu)}: {count} uncorrected errors of its SRAM in its life"
-            yield say(text, subject_of(gpu), 0, count, fix=watch, outcome=mild)
+    for one in each(now, "sram_uncorrected", what, None, lambda count: count > 0):
+        if isinstance(one, Finding):
+            yield one
+            continue
+        gpu, count = one
+        mild = "" if count > SRAM_AT_MOST else "warn"
+        watch = "Watch it: more than 4 are reason enough for a replacement" if mild else ""
+        text = f"{name_of(gpu)}: {count} uncorrected errors of its SRAM in its life"
+        yield say(text, subject_of(gpu), 0, count, fix=watch, outcome=mild)
 
 
 @check(at="quick", needs=(ECC, NVML), domain="host", fix=REPLACE)
@@ -102,7 +103,7 @@ def on_chip_memory_is_within_its_threshold(now: Snapshot) -> Iterator[Finding]:
     Source: NVML, nvmlDeviceGetSramEccErrorStatus (bThresholdExceeded); NVIDIA/DCGM.
     """
     text = "its SRAM has had more errors than the maker's threshold"
-    yield from findings(now, "sram_threshold_exceeded", "the SRAM threshold", nobody, False, text)
+    yield from findings(now, "sram_threshold_exceeded", "the SRAM threshold", None, False, text)
 
 
 @check(at="quick", needs=(REMAPPING, NVML), domain="host", fix=HARMLESS)

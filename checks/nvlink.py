@@ -1,7 +1,7 @@
 """NVLink, NVSwitch and the fabric manager, judged by the board: what one lacks another must have."""
 
 from checks import check, known, say
-from checks.health import each, findings, health_of, name_of, nobody, subject_of
+from checks.health import each, findings, health_of, name_of, subject_of
 from checks.needs import BRIDGES, FABRIC, GPU, GPUS, MANAGER, NVML, NVSWITCH, NVSWITCH_BOARD, SOLD_NVLINKS, SXM
 from checks.nvlink_boards import links_of, registers, switches_expected, switches_of
 from rig.finding import Finding
@@ -124,7 +124,7 @@ def nvlink_errors_are_few(now: Snapshot) -> Iterator[Finding]:
         now,
         "nvlink_errors",
         "the errors of its NVLinks",
-        nobody,
+        None,
         ERRORS_MOST,
         "{got} NVLink errors since the driver was loaded",
     )

@@ -1,6 +1,6 @@
 """PCIe links of GPUs and HCAs: width, speed under load, errors, and slots that are too small."""
 
-from checks import CannotTell, Need, check, known, say
+from checks import CannotTell, Need, check, known, say, silent
 from checks.health import told as driver_tells
 from checks.measured import gpu_rows
 from checks.needs import BARE_METAL, BUS, GPU, GPUS, HOST, KERNEL_LOG, LINKS, NVML, RDMA, TORCH
@@ -52,10 +52,9 @@ def speed_possible(now: Snapshot, link: PciLink) -> float | None:
 
 
 def narrow(now: Snapshot, named: Iterable[tuple[str, PciLink]]) -> Iterator[Finding]:
-    """Links with fewer lanes than both ends have; CannotTell where no width at all is known."""
+    """Links with fewer lanes than both ends have; unknown where a width is not known."""
     told = [(name, link, lanes_possible(now, link)) for name, link in named]
-    told = [one for one in told if one[1].width is not None and one[2] is not None]
-    known(told or None, "the width of any link")
+    yield from silent([(name, link.width if most else None) for name, link, most in told], "the width of its link")
     for name, link, most in told:
         if link.width is not None and most is not None and link.width < most:
             text = f"{name} runs on {link.width} of {most} PCIe lanes"
@@ -101,9 +100,10 @@ def gpus_have_links_of_one_width(now: Snapshot) -> Iterator[Finding]:
     Symptom: one rank slower in every step that moves data over PCIe.
     Source: sysfs current_link_width.
     """
-    found = [(name, link) for name, link in gpu_links(now) if link.width is not None]
-    most = max(link.width or 0 for _, link in known(found or None, "the width of the GPUs' links"))
-    slow = [f"{name} {link.width}" for name, link in found if link.width != most]
+    found = gpu_links(now)
+    yield from silent([(name, link.width) for name, link in found], "the width of its link")
+    most = max(link.width or 0 for _, link in found)
+    slow = [f"{name} {link.width}" for name, link in found if link.width not in (most, None)]
     if slow:
         yield say(
             f"GPUs with fewer PCIe lanes than their {most}-lane siblings: {listed(slow)}", listed(slow), most, slow
@@ -130,9 +130,10 @@ def hca_links_run_at_full_speed(now: Snapshot) -> Iterator[Finding]:
     Symptom: 100 Gb/s through a card of 200.
     Source: sysfs current_link_speed, max_link_speed.
     """
-    told = [(hca, link, speed_possible(now, link)) for hca, link in hca_links(now) if link.gts is not None]
-    for hca, link, most in known([one for one in told if one[2] is not None] or None, "the speed of the HCAs' links"):
-        if link.gts < most:
+    told = [(hca, link, speed_possible(now, link)) for hca, link in hca_links(now)]
+    yield from silent([(hca.name, link.gts if most else None) for hca, link, most in told], "the speed of its link")
+    for hca, link, most in told:
+        if link.gts is not None and most is not None and link.gts < most:
             text = f"{hca.name} runs at {link.gts:g} of {most:g} GT/s"
             yield say(text, link.bus_id, most, link.gts, evidence="current_link_speed")
 
@@ -267,8 +268,8 @@ def gpu_links_replay_little(now: Snapshot) -> Iterator[Finding]:
     Source: nvmlDeviceGetPcieReplayCounter; own threshold.
     """
     gpus = now.host.gpus if now.host else ()
-    told = [gpu for gpu in gpus if gpu.pcie_replays is not None]
-    for gpu in known(told or None, "the replay counters"):
-        if gpu.pcie_replays >= REPLAYS_MANY:
+    yield from silent([(gpu.bus_id, gpu.pcie_replays) for gpu in gpus], "the count of PCIe replays")
+    for gpu in gpus:
+        if gpu.pcie_replays is not None and gpu.pcie_replays >= REPLAYS_MANY:
             text = f"{gpu.pcie_replays} PCIe packets were sent again"
             yield say(text, gpu.bus_id, f"< {REPLAYS_MANY}", gpu.pcie_replays)

@@ -1,6 +1,6 @@
 """RDMA devices: whether they are all here, and whether this container may use them."""
 
-from checks import CannotTell, check, known, say
+from checks import CannotTell, check, known, say, silent
 from checks.needs import BUS, RAILS, RDMA, RDMA_EXPECTED, SOLD_HCAS, SOLD_RATE, several_nodes
 from checks.rails import fabric, gravity, rails
 from rig.finding import Finding
@@ -188,8 +188,9 @@ def rails_run_at_one_rate(now: Snapshot) -> Iterator[Finding]:
     Source: /sys/class/infiniband/D/ports/N/rate.
     """
     best: dict[tuple[str | None, str | None], float] = {}
+    yield from silent([(one.port.name, one.port.rate_gbps) for one in rails(now)], "its rate")
     found = [one for one in rails(now) if one.port.rate_gbps is not None]
-    for one in known(found or None, "the rates of the rails"):
+    for one in found:
         kind = (one.hca.device, one.hca.model)
         best[kind] = max(best.get(kind, 0.0), one.port.rate_gbps or 0.0)
     for one in found:

@@ -1,6 +1,6 @@
 """RoCE: addresses, MTU and loss control of the rails; and whether the rails' subnets fit together."""
 
-from checks import Need, check, known, say
+from checks import Need, check, known, say, silent
 from checks.needs import HOST, RAILS, ROCE
 from checks.rails import effective, port_health, rails
 from rig.finding import Finding
@@ -109,9 +109,10 @@ def roce_packets_carry_4096_bytes(now: Snapshot) -> Iterator[Finding]:
     Source: include/rdma/ib_addr.h (iboe_get_mtu), which the MTU here is computed with.
     """
     names = {one.port.name for one in roce_rails(now)}
-    told = [one for one in port_health(now) if f"{one.hca}:{one.port}" in names and one.active_mtu is not None]
-    for one in known(told or None, "the MTU of the RoCE ports"):
-        if one.active_mtu < FULL_MTU:
+    told = [one for one in port_health(now) if f"{one.hca}:{one.port}" in names]
+    yield from silent([(f"{one.hca}:{one.port}", one.active_mtu) for one in told], "its MTU")
+    for one in told:
+        if one.active_mtu is not None and one.active_mtu < FULL_MTU:
             text = f"{one.hca}:{one.port} sends packets of {one.active_mtu} bytes"
             yield say(text, f"{one.hca}:{one.port}", FULL_MTU, one.active_mtu)
 

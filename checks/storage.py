@@ -294,5 +294,5 @@ def work_folder_is_on_a_disk(now: Snapshot) -> Iterator[Finding]:
     Source: /proc/self/mountinfo.
     """
     work = _mounts(now)[0]
-    if work.kind in MEMORY:
+    if known(work.kind, f"the file system of {work.path}") in MEMORY:
         yield say(f"the work folder {work.path} is a {work.kind}", work.path, got=work.kind)

@@ -77,7 +77,7 @@ def no_zombie_remains(now: Snapshot) -> Iterator[Finding]:
     old = [
         one
         for one in _asked(now, "stuck", "the processes")
-        if one.state == "Z" and one.seconds is not None and one.seconds > ZOMBIE_OLD_S
+        if one.state == "Z" and known(one.seconds, f"how long {one.pid} has been there") > ZOMBIE_OLD_S
     ]
     if old:
         named = ", ".join(f"{one.pid} ({one.comm})" for one in old[:4])
@@ -125,7 +125,7 @@ def main_memory_has_no_errors(now: Snapshot) -> Iterator[Finding]:
     wrong = known(host.edac_uncorrected, "the error counters of the main memory")
     if wrong:
         yield say(f"{wrong} uncorrected errors of the main memory", "edac", 0, wrong)
-    if (host.edac_corrected or 0) > CORRECTED_MANY:
+    if known(host.edac_corrected, "the count of corrected errors") > CORRECTED_MANY:
         text = f"{host.edac_corrected} corrected errors of the main memory"
         yield say(text, "edac", CORRECTED_MANY, host.edac_corrected, outcome="warn")
 

@@ -36,7 +36,7 @@ TWINS = (
     Twin(
         "on_chip_memory_has_no_uncorrected_errors",
         first(sram_uncorrected=1),
-        first(sram_uncorrected=None),
+        GOOD,
         "1 uncorrected errors of its SRAM",
         "Watch it",
         "host",
